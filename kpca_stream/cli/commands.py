@@ -1,0 +1,191 @@
+"""The commands and their arguments.
+
+What a command needs is imported when it runs, so that ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kpca_stream.cli.invocation import Invocation, usage_failure
+from kpca_stream.results import ConfigCheck
+from kpca_stream.telemetry import Reporter
+
+if TYPE_CHECKING:
+    from kpca_stream.config import Config
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+PROGRAM = "kpca-stream"
+_SHAPE = re.compile(r"([1-9]\d*)[xX]([1-9]\d*)")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``kpca-stream`` and return its exit code.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Without the program's name; default: those of this process.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return int(commands.main(given, prog_name=PROGRAM, standalone_mode=False) or 0)
+    except click.ClickException as error:
+        return usage_failure(error, with_json="--json" in given)
+
+
+def _shape(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, int] | None:
+    match = None if value is None else _SHAPE.fullmatch(value)
+    if value is not None and match is None:
+        message = f"got {value!r}, expected ROWSxCOLUMNS such as 1000000x50"
+        raise click.BadParameter(message, context, parameter)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def _output_options(command: F) -> F:
+    for option in (
+        click.option("--debug", is_flag=True, help="Show tracebacks."),
+        click.option("--quiet", is_flag=True, help="No progress; warnings and errors only."),
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object to standard output."),
+    ):
+        command = option(command)
+    return command
+
+
+def _config_options(command: F) -> F:
+    for option in (
+        _output_options,
+        click.option(
+            "--set",
+            "settings",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Override a key, as solver.tol=1e-8.",
+        ),
+        click.argument("path", metavar="CONFIG"),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name=PROGRAM, prog_name=PROGRAM)
+def commands() -> None:
+    """Kernel PCA for data that do not fit.
+
+    Builds the Gram matrix in tiles, solves for its leading eigenvectors, keeps the basis and scores
+    new rows against it.
+    """
+
+
+@commands.command()
+@_config_options
+def run(path: str, settings: tuple[str, ...], **output: bool) -> int:
+    """Fit, publish and score: the main job."""
+
+    def call(told: Reporter) -> Any:
+        config = _load(path, settings)
+        return _pipeline().run_config(config, told)
+
+    return Invocation("run", **output).perform(call)
+
+
+@commands.command()
+@_config_options
+@click.option(
+    "--shape",
+    metavar="ROWSxCOLUMNS",
+    callback=_shape,
+    help="Plan for data of this size, which need not exist yet.",
+)
+def plan(path: str, settings: tuple[str, ...], shape: tuple[int, int] | None, **output: bool) -> int:
+    """Tell what a fit will cost, and refuse what exceeds the limits."""
+
+    def call(told: Reporter) -> Any:
+        config = _load(path, settings)
+        return _pipeline().plan_config(config, told, shape=shape)
+
+    return Invocation("plan", **output).perform(call)
+
+
+@commands.command()
+@_config_options
+def fit(path: str, settings: tuple[str, ...], **output: bool) -> int:
+    """Fit and publish a basis."""
+
+    def call(told: Reporter) -> Any:
+        config = _load(path, settings)
+        return _pipeline().fit_config(config, told)
+
+    return Invocation("fit", **output).perform(call)
+
+
+@commands.command()
+@_config_options
+def score(path: str, settings: tuple[str, ...], **output: bool) -> int:
+    """Score rows against the published basis."""
+
+    def call(told: Reporter) -> Any:
+        config = _load(path, settings)
+        return _pipeline().score_config(config, told)
+
+    return Invocation("score", **output).perform(call)
+
+
+@commands.command()
+@click.argument("path", metavar="STORE")
+@_output_options
+def verify(path: str, **output: bool) -> int:
+    """Check a Gram store or a basis: checksums, tiles, means, residuals."""
+    return Invocation("verify", **output).perform(lambda told: _pipeline().verify_store(path, told))
+
+
+@commands.group()
+def config() -> None:
+    """Check a configuration, or print the schema of all."""
+
+
+@config.command()
+@_config_options
+def check(path: str, settings: tuple[str, ...], **output: bool) -> int:
+    """Look for mistakes; each is told as file:line:column: key: what, got, expected."""
+    return Invocation("config check", **output).perform(
+        lambda _: ConfigCheck(path=path, name=_load(path, settings).name)
+    )
+
+
+@config.command()
+@click.option(
+    "--output",
+    "of",
+    type=click.Choice(["config", "result"]),
+    default="config",
+    help="Of configurations, or of what --json prints.",
+)
+def schema(of: str) -> int:
+    """Print a JSON Schema."""
+    from kpca_stream.config import json_schema
+    from kpca_stream.results import json_schema as result_schema
+
+    click.echo(json.dumps(json_schema() if of == "config" else result_schema(), indent=2))
+    return 0
+
+
+def _pipeline() -> ModuleType:
+    from kpca_stream import pipeline
+
+    return pipeline
+
+
+def _load(path: str, settings: Sequence[str]) -> Config:
+    from kpca_stream.config import load_config
+
+    return load_config(path, settings)

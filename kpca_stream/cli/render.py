@@ -1,0 +1,212 @@
+"""Results as tables that fit the terminal."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from kpca_stream.results import (
+    ConfigCheck,
+    FitSummary,
+    Plan,
+    Result,
+    RunResult,
+    ScoreSummary,
+    VerifyReport,
+)
+from kpca_stream.telemetry import duration
+
+MAX_COMPONENTS = 20
+
+Fact = tuple[str, str]
+
+
+def render(result: Result, stream: TextIO, *, width: int | None = None) -> None:
+    """Print `result` to `stream`, as wide as its terminal (or `width` columns)."""
+    console = Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+    _RENDERERS[type(result)](console, result)
+
+
+def _run(console: Console, result: RunResult) -> None:
+    _data(console, result.fit)
+    _gram(console, result.fit)
+    _components(console, result.fit)
+    if result.score is not None:
+        _scores(console, result.score)
+    _places(console, result.fit, result.score)
+    _next(console, f"kpca-stream verify {result.fit.basis}")
+
+
+def _fit(console: Console, fit: FitSummary) -> None:
+    _data(console, fit)
+    _gram(console, fit)
+    _components(console, fit)
+    _places(console, fit, None)
+    _next(console, f"kpca-stream verify {fit.basis}")
+
+
+def _data(console: Console, fit: FitSummary) -> None:
+    gamma = "" if fit.gamma is None else f", gamma {fit.gamma:.6g}"
+    dropped = f", {fit.n_dropped:,} more dropped" if fit.n_dropped else ""
+    facts = [
+        ("source", fit.source),
+        ("rows x columns", f"{fit.n_samples:,} x {fit.n_features:,}{dropped}"),
+        ("kernel", fit.kernel + gamma),
+    ]
+    if fit.fingerprint:
+        facts.append(("fingerprint", fit.fingerprint))
+    _section(console, "Data", facts)
+
+
+def _gram(console: Console, fit: FitSummary) -> None:
+    if fit.reused:
+        _section(console, "Gram matrix", [("nothing to do", f"version {fit.version} was fitted already")])
+        return
+    tiles = f"{fit.n_tiles:,} (edge {fit.tile_rows:,}): {fit.tiles_found:,} found, {fit.tiles_made:,} made"
+    if fit.tiles_repaired:
+        tiles += f", {fit.tiles_repaired:,} repaired"
+    facts = [
+        ("tiles", tiles),
+        ("storage", fit.storage),
+        ("solver", f"{fit.method}, {fit.precision}, {_count(fit.n_passes, 'pass', 'passes')}"),
+        ("peak memory", size(fit.peak_memory)),
+        ("time", duration(fit.seconds)),
+    ]
+    _section(console, "Gram matrix", facts)
+
+
+def _components(console: Console, fit: FitSummary) -> None:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for name in ("component", "eigenvalue", "explained", "cumulative", "residual"):
+        table.add_column(name, justify="right", no_wrap=True)
+    shares = fit.explained_variance_ratio
+    rows = zip(fit.eigenvalues, shares, itertools.accumulate(shares), fit.residual_norms, strict=True)
+    for index, (value, share, total, residual) in enumerate(itertools.islice(rows, MAX_COMPONENTS), start=1):
+        cells = (f"{index}", f"{value:.6g}", f"{share:.2%}", f"{total:.2%}", f"{residual:.1e}")
+        table.add_row(*cells)
+    _title(console, "Components")
+    _indented(console, table)
+    if len(fit.eigenvalues) > MAX_COMPONENTS:
+        console.print(f"  and {len(fit.eigenvalues) - MAX_COMPONENTS} more: --json lists all")
+
+
+def _places(console: Console, fit: FitSummary, score: ScoreSummary | None) -> None:
+    facts = [("model", fit.model), (f"version {fit.version}", fit.basis), ("run's store", fit.store)]
+    if score is not None:
+        facts.append(("scores", score.output))
+    _section(console, "Where everything lies", facts)
+
+
+def _scores(console: Console, score: ScoreSummary) -> None:
+    parts = f"{score.n_parts:,}: {score.parts_written:,} written, {score.parts_skipped:,} there already"
+    novel = f"{score.n_novel:,} rows"
+    if score.n_rows:
+        novel += f", {score.n_novel / score.n_rows:.1%}"
+    facts = [
+        ("source", score.source),
+        ("rows", f"{score.n_rows:,}"),
+        ("parts", parts),
+        ("novel", novel),
+        ("time", duration(score.seconds)),
+    ]
+    _section(console, "Scores", facts)
+
+
+def _score(console: Console, score: ScoreSummary) -> None:
+    _scores(console, score)
+    _section(console, "Where everything lies", [("model", score.model), ("scores", score.output)])
+
+
+def _plan(console: Console, plan: Plan) -> None:
+    problem = [
+        ("rows x columns", f"{plan.n_samples:,} x {plan.n_features:,}"),
+        ("kernel", plan.kernel),
+        ("solver", f"{plan.method}, {plan.precision}, {_count(plan.passes, 'pass', 'passes')}"),
+        ("storage", plan.storage),
+        ("tiles", f"{plan.n_tiles:,} (edge {plan.tile_rows:,}) in {_count(plan.n_tasks, 'task', 'tasks')}"),
+        ("evaluations", f"{plan.evaluations:,} of the kernel"),
+        ("time", f"about {duration(plan.seconds)}"),
+    ]
+    disk = [
+        ("rows", size(plan.disk_rows)),
+        ("tiles", size(plan.disk_tiles)),
+        ("vectors", size(plan.disk_vectors)),
+        ("total", f"{size(plan.disk_total)} of {size(plan.disk_limit)}"),
+    ]
+    memory = [
+        ("client", size(plan.memory_client)),
+        ("each task", size(plan.memory_task)),
+        ("total", f"{size(plan.memory_total)} of {size(plan.memory_limit)}"),
+    ]
+    for title, facts in (("Plan", problem), ("Disk", disk), ("Memory", memory)):
+        _section(console, title, facts)
+
+
+def _verify(console: Console, report: VerifyReport) -> None:
+    _title(console, f"{report.path} ({report.kind})")
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold", ratio=1)
+    for check in report.checks:
+        mark = Text("ok", style="green") if check.ok else Text("FAILED", style="bold red")
+        table.add_row(mark, check.name, check.detail)
+    _indented(console, table)
+
+
+def _config_check(console: Console, check: ConfigCheck) -> None:
+    console.print(f"{check.path}: no mistakes", soft_wrap=True)
+
+
+def _section(console: Console, title: str, facts: Sequence[Fact]) -> None:
+    _title(console, title)
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, min_width=14)
+    table.add_column(overflow="fold")
+    for fact in facts:
+        table.add_row(*fact)
+    _indented(console, table)
+
+
+def _indented(console: Console, table: Table) -> None:
+    console.print(Padding(table, (0, 0, 0, 2), expand=False))
+
+
+def _title(console: Console, title: str) -> None:
+    console.print(Text(f"\n{title}", style="bold", overflow="fold"))
+
+
+def _next(console: Console, command: str) -> None:
+    _title(console, "Next")
+    # Not wrapped: it is there to be copied.
+    console.print(f"  {command}", soft_wrap=True)
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def size(n_bytes: int) -> str:
+    """`n_bytes` in three digits or so: ``0 B``, ``640 KiB``, ``17.7 GiB``."""
+    amount = float(n_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if amount < 1023.5:
+            return f"{amount:.0f} {unit}" if unit == "B" or amount >= 99.95 else f"{amount:.3g} {unit}"
+        amount /= 1024
+    return f"{amount:,.3g} PiB"
+
+
+_RENDERERS: dict[type[Any], Callable[[Console, Any], None]] = {
+    RunResult: _run,
+    FitSummary: _fit,
+    ScoreSummary: _score,
+    Plan: _plan,
+    VerifyReport: _verify,
+    ConfigCheck: _config_check,
+}

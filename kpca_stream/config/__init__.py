@@ -1,0 +1,79 @@
+"""YAML → checked, frozen values; all mistakes of a file at once, each with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from kpca_stream.config import document, problems
+from kpca_stream.config.schema import (
+    Cluster,
+    Config,
+    Data,
+    Gram,
+    Kernel,
+    Limits,
+    Models,
+    Novelty,
+    Score,
+    ScoreInput,
+    Solver,
+    Train,
+    parse_share,
+    parse_size,
+)
+from kpca_stream.errors import ConfigError
+
+__all__ = [
+    "Cluster",
+    "Config",
+    "Data",
+    "Gram",
+    "Kernel",
+    "Limits",
+    "Models",
+    "Novelty",
+    "Score",
+    "ScoreInput",
+    "Solver",
+    "Train",
+    "json_schema",
+    "load_config",
+    "parse_share",
+    "parse_size",
+]
+
+
+def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
+    """Read and check the configuration at `path`.
+
+    Parameters
+    ----------
+    path : str or Path
+        A YAML file.
+    overrides : sequence of str
+        Settings ``section.key=value`` on top of the file, the value in YAML's syntax.
+
+    Raises
+    ------
+    ConfigError
+        With a line ``file:line:column: key: what, got VALUE, expected ...`` for every mistake.
+    """
+    raw = document.read(path)
+    document.override(raw, overrides)
+    try:
+        return Config.model_validate(raw.values)
+    except ValidationError as error:
+        raise ConfigError("\n".join(problems.describe(error, raw))) from None
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of a configuration, for editors."""
+    schema = Config.model_json_schema()
+    return schema | {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "kpca-stream configuration",
+    }

@@ -1,0 +1,244 @@
+"""The sections of a configuration: their keys, defaults and what each value may be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WrapValidator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from kpca_stream.parameters import canonical_kernel, kernel_problems
+
+_UNITS = {"": 1, "B": 1} | {
+    unit: base**power
+    for base, letters in ((1024, ("KiB", "MiB", "GiB", "TiB")), (1000, ("kB", "MB", "GB", "TB")))
+    for power, unit in enumerate(letters, start=1)
+}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+_ROWS = r"^(-?\d+)?:(-?\d+)?$"
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+
+
+def expected(text: str) -> WrapValidator:
+    """One message for all ways in which a value of several allowed kinds can be wrong."""
+
+    def check(value: Any, inner: Callable[[Any], Any]) -> Any:
+        try:
+            return inner(value)
+        except ValidationError:
+            raise PydanticCustomError("expected", "{text}", {"text": text}) from None
+
+    return WrapValidator(check)
+
+
+def parse_size(value: int | str) -> int:
+    """Bytes of ``"4GiB"``, ``"100 GB"``, ``"1.5TiB"`` or a plain number of bytes.
+
+    Raises
+    ------
+    ValueError
+        Not a size of at least one byte.
+    """
+    match = None if isinstance(value, bool) else _SIZE.fullmatch(str(value))
+    if match is None or match[2] not in _UNITS:
+        raise ValueError(f"not a size, got {value!r}, expected a number of bytes or a size such as 4GiB")
+    size = int(Decimal(match[1]) * _UNITS[match[2]])
+    if size < 1:
+        raise ValueError(f"not a size, got {value!r}, expected at least one byte")
+    return size
+
+
+def parse_share(value: float | str) -> float:
+    """The share that ``"99%"`` or ``0.99`` stands for.
+
+    Raises
+    ------
+    ValueError
+        Not between 0 and 1, both excluded.
+    """
+    if isinstance(value, str) and value.strip().endswith("%"):
+        share = float(value.strip()[:-1]) / 100
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        share = float(value)
+    else:
+        raise ValueError(f"not a share, got {value!r}")
+    if not 0 < share < 1:
+        raise ValueError(f"not a share, got {value!r}")
+    return share
+
+
+def _list_to_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+PositiveInt = Annotated[int, Field(ge=1)]
+Text = Annotated[str, Field(min_length=1)]
+Size = Annotated[
+    int,
+    Field(json_schema_extra={"type": ["integer", "string"], "examples": ["4GiB", 4_000_000_000]}),
+    BeforeValidator(parse_size),
+    expected("a number of bytes > 0 or a size such as 4GiB or 100GB"),
+]
+Share = Annotated[
+    float,
+    Field(json_schema_extra={"type": ["number", "string"], "examples": ["99%", 0.99]}),
+    BeforeValidator(parse_share),
+    expected("a share between 0 and 1, such as 0.99 or 99%"),
+]
+KernelName = Annotated[Text, AfterValidator(canonical_kernel)]
+RowSlice = Annotated[
+    Annotated[str, Field(pattern=_ROWS)] | None,
+    expected('a slice in quotes such as "0:1437" or "1437:"'),
+]
+Columns = Annotated[
+    Annotated[tuple[Text | int, ...], Field(min_length=1), BeforeValidator(_list_to_tuple)] | None,
+    expected("a list of column names or positions, or null for all numeric ones"),
+]
+Gamma = Annotated[
+    float | Literal["scale", "median"] | None,
+    expected('a number > 0, "scale", "median" or null for 1/n_features'),
+]
+Components = Annotated[
+    PositiveInt | Annotated[float, Field(gt=0, lt=1)],
+    expected("a whole number >= 1, or a share of the variance between 0 and 1"),
+]
+TileRows = Annotated[PositiveInt | Literal["auto"], expected("a whole number >= 1, or auto")]
+Count = Annotated[PositiveInt | None, expected("a whole number >= 1, or null for the default")]
+
+
+class Section(BaseModel):
+    """Unknown keys are refused, values never change their type, and nothing can be set later."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+
+class Train(Section):
+    """The rows to train on."""
+
+    path: Text
+    """A Zarr array, an npy, Parquet or CSV file, a folder of these, or ``sklearn:NAME``."""
+    rows: RowSlice = None
+
+
+class Data(Section):
+    """Which rows and columns, and what to do to them."""
+
+    train: Train
+    columns: Columns = None
+    scale: Literal["none", "standard"] = "none"
+    on_missing: Literal["error", "drop"] = "error"
+
+
+class Kernel(Section):
+    """The kernel and its parameters."""
+
+    name: KernelName = "rbf"
+    """linear, rbf, laplacian, poly, sigmoid, cosine, precomputed or "package.module:function"."""
+    gamma: Gamma = None
+    degree: float = 3.0
+    coef0: float = 1.0
+    on_indefinite: Literal["error", "warn"] = "error"
+
+    @model_validator(mode="after")
+    def _parameters_fit(self) -> Self:
+        problems = list(kernel_problems(self.name, self.gamma, self.degree, self.coef0))
+        if problems:
+            raise PydanticCustomError("kernel", "{problems}", {"problems": problems})
+        return self
+
+
+class Solver(Section):
+    """How many components, how exactly and how."""
+
+    method: Literal["auto", "dense", "lanczos"] = "auto"
+    n_components: Components = 10
+    max_components: PositiveInt = 200
+    """Most components that a share may take."""
+    tol: Annotated[float, Field(ge=0)] = 1e-6
+    """Largest residual relative to the first eigenvalue; 0: 1e-13 in float64, else 1e-6."""
+    max_passes: PositiveInt = 50
+    precision: Literal["auto", "float32", "float64", "mixed"] = "auto"
+
+
+class Gram(Section):
+    """Where the tiles of the Gram matrix live, and the run's store."""
+
+    storage: Literal["auto", "memory", "zarr", "recompute"] = "auto"
+    path: Text = "work/gram.zarr"
+    tile_rows: TileRows = "auto"
+
+
+class Novelty(Section):
+    """When a scored row counts as new."""
+
+    quantile: Share = 0.99
+
+
+class Cluster(Section):
+    """Where the tasks run."""
+
+    kind: Literal["threads", "local"] = "threads"
+    n_workers: Count = None
+    """Threads, or processes; null: one per processor."""
+    threads_per_worker: PositiveInt = 1
+
+
+class Limits(Section):
+    """What a fit may take: of memory per process, and of disk."""
+
+    memory: Size = parse_size("4GiB")
+    disk: Size = parse_size("100GiB")
+
+
+class Models(Section):
+    """The folder of published versions."""
+
+    path: Text = "models"
+
+
+class ScoreInput(Section):
+    """The rows to score."""
+
+    path: Text
+    rows: RowSlice = None
+    part_rows: Count = None
+    """Rows of a part; null: a part is a file."""
+
+
+class Score(Section):
+    """What is scored after a fit, and where the scores go."""
+
+    input: ScoreInput
+    output: Text = "scores/"
+    format: Literal["parquet"] = "parquet"
+
+
+class Config(Section):
+    """All that a run does. Relative paths are relative to the current directory."""
+
+    name: Annotated[str, Field(pattern=_NAME)]
+    """Of the model."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    data: Data
+    kernel: Kernel = Kernel()
+    solver: Solver = Solver()
+    gram: Gram = Gram()
+    novelty: Novelty = Novelty()
+    cluster: Cluster = Cluster()
+    limits: Limits = Limits()
+    models: Models = Models()
+    score: Score | None = None

@@ -1,0 +1,160 @@
+"""Bytes, evaluations, passes and time of a fit, from shapes and fixed nominal rates.
+
+Nothing here looks at the machine: the task blocks that follow from these rates touch the arithmetic, and
+the same plan has to give the same bits everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kpca_stream.numerics.eigensolve import block_width
+from kpca_stream.numerics.multiply import STRIP_ROWS
+from kpca_stream.numerics.tiles import TileGrid
+
+TILE_ROWS = 2048
+MAX_TASKS = 5000
+EXPECTED_PASSES = 8
+CHECKPOINT_COPIES = 2
+
+# Nominal rates of one core in float32; float64 takes twice as long.
+PRODUCTS_PER_SECOND = 1.0e11
+EXPONENTIALS_PER_SECOND = 2.9e9
+DIFFERENCES_PER_SECOND = 1.0e9
+OWN_VALUES_PER_SECOND = 5.0e7
+READ_BYTES_PER_SECOND = 1.5e9
+VECTOR_PRODUCTS_PER_SECOND = 3.5e10
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a fit's cost depends on."""
+
+    n_samples: int
+    n_features: int
+    n_components: int
+    kernel: str
+    itemsize: int  # of tiles and of the working precision
+    mixed: bool = False
+
+    @property
+    def width(self) -> int:
+        """Columns of a block of vectors."""
+        return block_width(min(self.n_components, self.n_samples), self.n_samples)
+
+    @property
+    def evaluation_seconds(self) -> float:
+        """Nominal time of one kernel value on one core."""
+        slow = self.itemsize / 4
+        if self.kernel == "precomputed":
+            return 16 / READ_BYTES_PER_SECOND
+        if self.kernel == "laplacian":
+            return self.n_features / DIFFERENCES_PER_SECOND + slow / EXPONENTIALS_PER_SECOND
+        product = 2 * (self.n_features + 2) / PRODUCTS_PER_SECOND
+        if self.kernel in ("rbf", "sigmoid"):
+            return slow * (product + 1 / EXPONENTIALS_PER_SECOND)
+        if self.kernel in ("linear", "cosine", "poly"):
+            return slow * (product + 0.2 / EXPONENTIALS_PER_SECOND)
+        return 1 / OWN_VALUES_PER_SECOND
+
+    @property
+    def multiplication_seconds(self) -> float:
+        """Nominal time of one kernel value's two products with a row of the block, on one core."""
+        return self.itemsize / 4 * 4 * (self.width + 1) / VECTOR_PRODUCTS_PER_SECOND
+
+
+def grid_for(shape: Shape, tile_rows: int | None = None) -> TileGrid:
+    """Tiles, and blocks of them that take a task about a second.
+
+    Shorter (to 20 ms) where there would be too few tasks to share out, longer where there would be more
+    than 5,000.
+    """
+    tile_rows = min(tile_rows or TILE_ROWS, shape.n_samples)
+    seconds = shape.evaluation_seconds + shape.multiplication_seconds
+    n_values = shape.n_samples**2 / 2
+    target = min(max(n_values * seconds / 128, 0.02), 1.0)
+    target = max(target, n_values * seconds / MAX_TASKS)
+    tiles_per_block = max(1, round(float(np.sqrt(target / seconds)) / tile_rows))
+    grid = TileGrid(shape.n_samples, tile_rows, tiles_per_block)
+    while grid.n_tasks > MAX_TASKS:
+        grid = TileGrid(shape.n_samples, tile_rows, grid.tiles_per_block + 1)
+    return grid
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What a fit will take; bytes and seconds."""
+
+    disk_rows: int
+    disk_tiles: int
+    disk_vectors: int
+    memory_client: int
+    memory_task: int
+    memory_tiles: int
+    evaluations: int
+    passes: int
+    core_seconds: float
+
+
+def forecast(shape: Shape, grid: TileGrid, *, storage: str, method: str, max_columns: int, with_store: bool) -> Forecast:
+    """The forecast of a fit by `method` with tiles in `storage`."""
+    n_samples, itemsize = shape.n_samples, shape.itemsize
+    passes = 1 if method == "dense" else EXPECTED_PASSES
+    triangle = grid.n_tiles * grid.tile_rows**2 * itemsize
+    values = n_samples * (n_samples + 1) // 2
+    made = passes if storage == "recompute" else 1
+    read = triangle * (passes - 1) / READ_BYTES_PER_SECOND if storage == "zarr" else 0.0
+    vectors = n_samples * (shape.width + 1) * 8
+    return Forecast(
+        disk_rows=n_samples * shape.n_features * 8 if with_store else 0,
+        disk_tiles=triangle if storage == "zarr" else 0,
+        disk_vectors=vectors * (passes + CHECKPOINT_COPIES) if with_store else 0,
+        memory_client=client_bytes(shape, method, max_columns),
+        memory_task=task_bytes(shape, grid, storage),
+        memory_tiles=values * itemsize if storage == "memory" and method != "dense" else 0,
+        evaluations=values * made,
+        passes=passes,
+        core_seconds=values * (made * shape.evaluation_seconds + passes * 2 * shape.multiplication_seconds) + read,
+    )
+
+
+def client_bytes(shape: Shape, method: str, max_columns: int) -> int:
+    """Memory of the eigensolve: the Krylov basis, its products, and blocks under way."""
+    if method == "dense":
+        return 4 * shape.n_samples**2 * 8
+    columns = min(max_columns, EXPECTED_PASSES * shape.width)
+    krylov = 2 * shape.n_samples * columns * (8 if shape.itemsize == 8 else 4)
+    return krylov + 6 * shape.n_samples * (shape.width + 1) * 8
+
+
+def task_bytes(shape: Shape, grid: TileGrid, storage: str) -> int:
+    """Memory of one task: both sides of its block, their vectors and sums, and one tile or strip."""
+    rows = min(grid.tile_rows * grid.tiles_per_block, grid.n_samples)
+    features = 0 if shape.kernel == "precomputed" else shape.n_features
+    sides = 2 * rows * (features * 8 * 2 + 2 * (features + 2) * shape.itemsize)
+    vectors = 2 * rows * (shape.width + 1) * (8 + 8 + shape.itemsize)
+    strips = min(STRIP_ROWS, grid.tile_rows) * grid.tile_rows * (shape.itemsize + 8)
+    tile = grid.tile_rows**2 * shape.itemsize * 2 if storage == "zarr" else 0
+    return int(sides + vectors + strips + tile)
+
+
+def krylov_columns(shape: Shape, memory_limit: int) -> int:
+    """Basis vectors that a third of the memory limit holds with their products."""
+    itemsize = 8 if shape.itemsize == 8 or shape.mixed else 4
+    return int(memory_limit / 3 / (2 * shape.n_samples * itemsize))
+
+
+def resolved_storage(storage: str, shape: Shape, grid: TileGrid, memory_limit: int, *, with_store: bool) -> Any:
+    """Where tiles go: as asked, else memory if they take less than half of it, else computed again every pass.
+
+    A function of one's own is slow enough to be worth its tiles on disk.
+    """
+    if storage != "auto":
+        return storage
+    if shape.n_samples * (shape.n_samples + 1) // 2 * shape.itemsize <= memory_limit / 2:
+        return "memory"
+    known = shape.kernel in ("linear", "cosine", "poly", "rbf", "sigmoid", "laplacian", "precomputed")
+    return "zarr" if with_store and not known else "recompute"

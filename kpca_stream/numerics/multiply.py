@@ -1,0 +1,69 @@
+"""Tiles times blocks of vectors, strip by strip, each tile once for both of its sides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from kpca_stream.numerics.kernels import Kernel, Operand
+
+Array = NDArray[Any]
+Strip = tuple[slice, Array]
+
+STRIP_ROWS = 512
+
+
+def computed_strips(
+    kernel: Kernel, A: Operand, B: Operand, dtype: DTypeLike, *, diagonal: bool
+) -> Iterator[Strip]:
+    """The tile k'(A, B) as strips of rows; every strip is overwritten by the next.
+
+    A strip's values do not depend on whether the tile is kept, so that stored and recomputed tiles give
+    the same bits.
+    """
+    buffer = np.empty((min(STRIP_ROWS, len(A)), len(B)), dtype=dtype)
+    exact = kernel.diagonal(A) if diagonal else None
+    for rows in strip_slices(len(A)):
+        T = buffer[: rows.stop - rows.start]
+        kernel.fill(A.strip(rows.start, rows.stop), B, T)
+        if exact is not None:
+            T[np.arange(len(T)), np.arange(rows.start, rows.stop)] = exact[rows]
+        yield rows, T
+
+
+def stored_strips(T: Array) -> Iterator[Strip]:
+    """A tile in memory as strips of rows."""
+    return ((rows, T[rows]) for rows in strip_slices(len(T)))
+
+
+def kept(strips: Iterable[Strip], T: Array) -> Iterator[Strip]:
+    """The same strips, each written into the tile T on its way."""
+    for rows, strip in strips:
+        T[rows] = strip
+        yield rows, strip
+
+
+def multiply_tile(strips: Iterable[Strip], V_i: Array, V_j: Array, P_i: Array, P_j: Array | None) -> None:
+    """P_i += T·V_j and, off the diagonal, P_j += Tᵀ·V_i.
+
+    Parameters
+    ----------
+    strips : iterable of (slice, ndarray)
+        T (n_i, n_j) in strips of rows.
+    V_i, V_j : ndarray of shape (n_i, w), (n_j, w)
+        In the precision of T; a strip's product is taken in it.
+    P_i, P_j : ndarray of shape (n_i, w), (n_j, w)
+        Sums of the strips' products, float64; P_j is None for a tile on the diagonal.
+    """
+    for rows, T in strips:
+        P_i[rows] += T @ V_j
+        if P_j is not None:
+            P_j += T.T @ V_i[rows]
+
+
+def strip_slices(n_rows: int) -> Iterator[slice]:
+    """Row slices of the strips of a tile."""
+    return (slice(i, min(i + STRIP_ROWS, n_rows)) for i in range(0, n_rows, STRIP_ROWS))

@@ -1,0 +1,146 @@
+"""A pass is a sequence of small graphs whose results are folded in index order.
+
+Serves every stage: building and multiplying tiles, sweeping rows, scoring. No more than twice the
+number of workers partial results are alive, any Dask scheduler will do, and since results are
+folded in index order the sums are the same to the bit on every scheduler and after every restart.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import dask
+from dask.delayed import delayed
+from dask.system import CPU_COUNT
+
+COMMIT_SECONDS = 60.0
+
+
+class Call(NamedTuple):
+    """One task: a module-level function and its arguments, all of which serialize."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+
+
+@dataclass
+class Commit:
+    """Remembers how far a pass got.
+
+    Parameters
+    ----------
+    save : callable
+        Called with the number of tasks folded so far; must persist the accumulator with it.
+    first : int
+        Number of tasks that a restored accumulator already holds.
+    seconds : float
+        Least time between two calls of `save`.
+    """
+
+    save: Callable[[int], None]
+    first: int = 0
+    seconds: float = COMMIT_SECONDS
+    _last: float = field(default_factory=time.monotonic, repr=False)
+
+    def after(self, n_folded: int) -> None:
+        """Save if the last time is long enough ago."""
+        if time.monotonic() - self._last >= self.seconds:
+            self.save(n_folded)
+            self._last = time.monotonic()
+
+
+def n_workers() -> int:
+    """Tasks that run at once: threads of the active Dask client, else of the threaded scheduler."""
+    client = _active_client()
+    if client is not None:
+        return max(1, sum(int(n) for n in client.nthreads().values()))
+    return int(dask.config.get("num_workers", None) or CPU_COUNT)
+
+
+def _active_client() -> Any:
+    # Without the import there cannot be a client, and importing costs more than a small fit.
+    if "distributed" not in sys.modules:
+        return None
+    from distributed import get_client
+
+    try:
+        return get_client()
+    except ValueError:
+        return None
+
+
+def run(
+    calls: Sequence[Call],
+    fold: Callable[[int, Any], None],
+    *,
+    commit: Commit | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    at_once: int | None = None,
+    prepare: Callable[[range], None] | None = None,
+) -> None:
+    """Run `calls` window by window and fold their results in index order.
+
+    Parameters
+    ----------
+    calls : sequence of Call
+        May be lazy: an item is asked for once, when its window is due.
+    fold : callable
+        ``fold(index, result)``, called in the caller, in index order.
+    commit : Commit, optional
+        Where to start and how to persist the accumulator.
+    progress : callable, optional
+        ``progress(done, total)`` after every window.
+    at_once : int, optional
+        Upper limit of tasks alive at once, where memory allows fewer than twice the workers.
+    prepare : callable, optional
+        Called with the indices of a window before its calls are asked for.
+    """
+    first = commit.first if commit else 0
+    for window in _windows(first, len(calls), at_once):
+        if prepare:
+            prepare(window)
+        for index, result in zip(window, compute([calls[i] for i in window]), strict=True):
+            fold(index, result)
+        if commit:
+            commit.after(window.stop)
+        if progress:
+            progress(window.stop, len(calls))
+
+
+def compute(calls: Sequence[Call]) -> Sequence[Any]:
+    """Results of `calls`; a single one runs in the caller, without a graph."""
+    if _is_trivial(calls):
+        return [calls[0].function(*calls[0].arguments)]
+    return tuple(dask.compute(*[as_delayed(call) for call in calls]))  # type: ignore[attr-defined,no-untyped-call]
+
+
+def persist(calls: Sequence[Call]) -> Sequence[Any]:
+    """Results of `calls`, kept where they were made; as arguments of other calls they do not move."""
+    if _is_trivial(calls):
+        return compute(calls)
+    return tuple(dask.persist(*[as_delayed(call) for call in calls]))  # type: ignore[attr-defined,no-untyped-call]
+
+
+def as_delayed(call: Call) -> Any:
+    """The Dask form of a call; arguments are not searched for nested graphs but at the top level."""
+    return delayed(call.function, pure=False, traverse=False)(*call.arguments)
+
+
+def _is_trivial(calls: Sequence[Call]) -> bool:
+    return (
+        len(calls) == 1
+        and not any(dask.is_dask_collection(argument) for argument in calls[0].arguments)  # type: ignore[attr-defined]
+        and _active_client() is None
+    )
+
+
+def _windows(first: int, n_calls: int, at_once: int | None) -> Iterator[range]:
+    width = 2 * n_workers()
+    if at_once is not None:
+        width = max(1, min(width, at_once))
+    for start in range(first, n_calls, width):
+        yield range(start, min(start + width, n_calls))

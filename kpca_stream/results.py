@@ -1,0 +1,183 @@
+"""What a command found out, as frozen values: printed as tables, or as JSON with a published schema.
+
+Sizes are in bytes and times in seconds. Every number is finite.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from os import PathLike, fspath
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitSummary:
+    """A fitted and published basis, and what it took."""
+
+    name: str
+    source: str
+    n_samples: int
+    n_features: int
+    n_dropped: int
+    fingerprint: str | None
+    kernel: str
+    gamma: float | None
+    precision: str
+    storage: str
+    tile_rows: int
+    n_tiles: int
+    tiles_found: int
+    tiles_made: int
+    tiles_read: int
+    tiles_repaired: int
+    method: str
+    n_passes: int
+    eigenvalues: tuple[float, ...]
+    explained_variance_ratio: tuple[float, ...]
+    residual_norms: tuple[float, ...]
+    """Relative to the first eigenvalue."""
+    trace: float
+    """Of the centred Gram matrix: the sum of all its eigenvalues."""
+    seconds: float
+    peak_memory: int
+    store: str
+    basis: str
+    version: int
+    model: str
+    reused: bool
+    """Nothing had to be done: this version was there already."""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreSummary:
+    """Rows scored against a basis, and where their scores lie."""
+
+    source: str
+    n_rows: int
+    n_parts: int
+    parts_written: int
+    parts_skipped: int
+    n_novel: int
+    output: str
+    model: str
+    version: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """A fit, and the scores where the configuration asks for them."""
+
+    fit: FitSummary
+    score: ScoreSummary | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a fit will cost; with reasons why it must not start, where there are any."""
+
+    n_samples: int
+    n_features: int
+    kernel: str
+    precision: str
+    storage: str
+    method: str
+    tile_rows: int
+    n_tiles: int
+    n_tasks: int
+    disk_rows: int
+    disk_tiles: int
+    disk_vectors: int
+    disk_total: int
+    memory_client: int
+    memory_task: int
+    memory_total: int
+    evaluations: int
+    """Of the kernel function, over all passes."""
+    passes: int
+    seconds: float
+    memory_limit: int
+    disk_limit: int
+    refusals: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One thing that was looked at, and what was seen."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyReport:
+    """All checks of one store."""
+
+    path: str
+    kind: str
+    """``gram`` or ``basis``."""
+    checks: tuple[Check, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every check passed."""
+        return all(check.ok for check in self.checks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfigCheck:
+    """A configuration that holds no mistake."""
+
+    path: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Why a command ended without doing what was asked."""
+
+    kind: str
+    message: str
+    exit_code: int
+
+
+Result = RunResult | FitSummary | ScoreSummary | Plan | VerifyReport | ConfigCheck
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """The one JSON object of a command: a result, an error, or (a refused plan) both."""
+
+    command: str
+    result: Result | None = None
+    error: Failure | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def as_json(value: Any) -> Any:
+    """`value` as plain dicts, lists, strings, numbers; NumPy numbers and paths included.
+
+    Properties are left out; of an `Output`, so are a result or an error that is not there.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        items = {f.name: as_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        absent = {"result", "error"} if isinstance(value, Output) else set()
+        return {key: item for key, item in items.items() if item is not None or key not in absent}
+    if isinstance(value, tuple | list):
+        return [as_json(item) for item in value]
+    if isinstance(value, PathLike):
+        return fspath(value)
+    # NumPy's numbers, without importing NumPy.
+    return value.item() if hasattr(value, "item") else value
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of the object that a command prints with ``--json``."""
+    # Imported here: the dataclasses serve every fit, the schema one command.
+    from pydantic import TypeAdapter
+
+    schema = TypeAdapter(Output).json_schema()
+    return schema | {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "kpca-stream result"}

@@ -1,0 +1,154 @@
+"""Row blocks × basis → scores, reconstruction error, T² and novelty."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpca_stream import passes
+from kpca_stream.errors import DataError
+from kpca_stream.numerics import novelty
+from kpca_stream.numerics.kernels import MatrixOperand, Operand, Precomputed, as_operand
+from kpca_stream.numerics.projection import project
+from kpca_stream.storage.basis import Basis
+from kpca_stream.storage.rows import ArrayRows, Rows
+from kpca_stream.storage.scores import PartWriter
+from kpca_stream.storage.source import Source
+
+Array = NDArray[Any]
+
+BLOCK_ROWS = 4096
+
+
+class Scores(NamedTuple):
+    """What is known of some rows.
+
+    ``scores`` (n_rows, n_components); ``reconstruction_error`` (n_rows,), or None where k(x, x) is not known;
+    ``hotelling_t2`` and ``novelty`` (n_rows,).
+    """
+
+    scores: Array
+    reconstruction_error: Array | None
+    hotelling_t2: Array
+    novelty: Array
+
+
+def score_block(basis: Basis, rows: Rows, diagonal: Array | None = None) -> Scores:
+    """Score a block of rows, in memory.
+
+    Parameters
+    ----------
+    basis : Basis
+    rows : Rows
+        New rows (n_rows, d); for a precomputed kernel (n_rows, n), its values between new and training rows.
+    diagonal : ndarray of shape (n_rows,), optional
+        k(x, x) of the new rows, for a precomputed kernel.
+    """
+    dtype = np.dtype(basis.precision)
+    A = as_operand(basis.kernel, rows, (0, rows.shape[0]), dtype)
+    found = project(
+        basis.kernel,
+        A,
+        _training(basis, dtype),
+        centring=basis.centring,
+        total_weight=basis.total_weight,
+        dtype=dtype,
+    )
+    t2 = novelty.hotelling_t2(found.scores, basis.eigenvalues, basis.total_weight)
+    own = diagonal if isinstance(basis.kernel, Precomputed) else basis.kernel.diagonal(A)
+    error = None
+    if own is not None:
+        self_similarity = own - 2 * found.mean_similarity + basis.reduced_grand_mean
+        error = novelty.reconstruction_error(self_similarity, found.scores)
+    return Scores(found.scores, error, t2, basis.thresholds.passed(error, t2))
+
+
+def score_rows(
+    basis: Basis,
+    rows: Rows,
+    *,
+    diagonal: Array | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Scores:
+    """Score rows block by block on the active scheduler; the results are whole arrays in memory."""
+    starts = range(0, rows.shape[0], BLOCK_ROWS)
+    calls = [
+        passes.Call(
+            score_block,
+            (basis, rows.part(a, min(a + BLOCK_ROWS, rows.shape[0])), None if diagonal is None else diagonal[a : a + BLOCK_ROWS]),
+        )
+        for a in starts
+    ]
+    found: list[Scores] = []
+    passes.run(calls, lambda _, scores: found.append(scores), progress=progress)
+    return _joined(found)
+
+
+class PartResult(NamedTuple):
+    """What became of one part."""
+
+    n_rows: int
+    n_novel: int
+
+
+def write_part(
+    basis: Basis, source: Source, first_row: int, path: Path, metadata: dict[str, str], on_missing: str
+) -> PartResult | DataError:
+    """The task: score the rows of `source` block by block into one file, written whole or not at all.
+
+    `first_row` is the position of its first row in the whole input.
+    An error in the data is returned, so that the first in the order of parts is raised.
+    """
+    n_rows = n_novel = 0
+    try:
+        with PartWriter(path, basis.n_components, metadata) as writer:
+            for first, block in _blocks(source):
+                kept = _finite(source, first, block, on_missing)
+                scores = score_block(basis, ArrayRows(block[kept]))
+                writer.write(np.flatnonzero(kept) + first + first_row, *scores)
+                n_rows += int(kept.sum())
+                n_novel += int(scores.novelty.sum())
+    except DataError as error:
+        return error
+    return PartResult(n_rows, n_novel)
+
+
+def _blocks(source: Source) -> Iterator[tuple[int, Array]]:
+    first = 0
+    for block in source.blocks(0, source.n_samples):
+        for start in range(0, len(block), BLOCK_ROWS):
+            yield first + start, block[start : start + BLOCK_ROWS]
+        first += len(block)
+
+
+def _finite(source: Source, first: int, block: Array, on_missing: str) -> Array:
+    finite = np.isfinite(block)
+    kept = np.asarray(finite.all(axis=1))
+    if on_missing == "error" and not kept.all():
+        row, column = (int(index) for index in np.argwhere(~finite)[0])
+        raise DataError(
+            f"{source.locate(first + row)}, column {source.columns[column]!r}: got {block[row, column]}, expected a finite "
+            "number; repair the data or set data.on_missing: drop"
+        )
+    return kept
+
+
+def _training(basis: Basis, dtype: np.dtype[Any]) -> Iterator[tuple[Operand, Array, Array]]:
+    for address, rows, coefficients, weights in basis.blocks():
+        B = MatrixOperand.of(None, *address) if rows is None else as_operand(basis.kernel, rows, address, dtype)
+        yield B, coefficients, weights
+
+
+def _joined(found: list[Scores]) -> Scores:
+    errors = [scores.reconstruction_error for scores in found if scores.reconstruction_error is not None]
+    return Scores(
+        np.concatenate([scores.scores for scores in found]),
+        np.concatenate(errors) if errors else None,
+        np.concatenate([scores.hotelling_t2 for scores in found]),
+        np.concatenate([scores.novelty for scores in found]),
+    )

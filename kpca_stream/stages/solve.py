@@ -1,0 +1,147 @@
+"""Block Lanczos or dense over the centred operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpca_stream.numerics.eigensolve import Eigenpairs, Operator, Wanted, block_lanczos, block_width
+
+Array = NDArray[Any]
+
+SINGLE_TOLERANCE = 1e-6
+"""To which float32 products are iterated before one float64 product refines."""
+
+
+class Centred(Operator, Protocol):
+    """An operator that knows the direction which centring removes."""
+
+    def centred(self, V: Array) -> Array:
+        """V without that direction."""
+
+
+@dataclass(frozen=True)
+class LanczosSettings:
+    """How far to go.
+
+    Parameters
+    ----------
+    n_components : int or float
+        How many, or in (0, 1) the fewest that make up this share of `trace`.
+    max_components : int
+        At most so many for a share.
+    tol : float
+        Largest residual norm relative to the first eigenvalue.
+    max_passes : int
+        Products of the operator with a block, all precisions together.
+    max_columns : int
+        Basis vectors held at once.
+    seed : int
+        Of the random first block.
+    """
+
+    n_components: int | float
+    max_components: int
+    tol: float
+    max_passes: int
+    max_columns: int
+    seed: int
+
+
+def wanted_components(
+    n_components: int | float,  # noqa: PYI041  a number and a share are told apart by their types
+    max_components: int,
+    trace: Callable[[], float],
+) -> Wanted:
+    """How many leading pairs are wanted, given estimates θ_1 ≥ θ_2 ≥ … of the eigenvalues.
+
+    Ritz values bound eigenvalues from below, so that a share they make up is certified.
+    """
+    if not isinstance(n_components, float):
+        return lambda theta: min(n_components, len(theta)) if len(theta) >= 1 else n_components
+
+    def fewest(theta: Array) -> int | None:
+        reached = np.cumsum(np.maximum(theta[:max_components], 0.0)) >= n_components * trace()
+        return int(np.argmax(reached)) + 1 if reached.any() else None
+
+    return fewest
+
+
+def solve(
+    coarse: Centred | None,
+    fine: Centred | None,
+    settings: LanczosSettings,
+    trace: Callable[[], float],
+    n_samples: int,
+) -> Eigenpairs:
+    """Leading eigenpairs by block Lanczos.
+
+    Parameters
+    ----------
+    coarse : Centred or None
+        The operator in float32; None for float64 throughout.
+    fine : Centred or None
+        The operator in float64; None for float32 throughout. With both, float32 products are iterated first
+        and the Ritz vectors they give are refined in float64, most often by a single product.
+    settings : LanczosSettings
+    trace : callable
+        tr K̃, once an operator has been applied.
+    n_samples : int
+        Rows.
+    """
+    wanted = wanted_components(settings.n_components, settings.max_components, trace)
+    width = _width(settings, n_samples)
+    start = np.random.default_rng(settings.seed).standard_normal((n_samples, width))
+    found: Eigenpairs | None = None
+    if coarse is not None:
+        tol = settings.tol if fine is None else max(settings.tol, SINGLE_TOLERANCE)
+        found = _lanczos(
+            coarse, coarse.centred(start), wanted, settings, tol, np.float32, stop_stagnant=fine is not None
+        )
+    if fine is None:
+        return _required(found)
+    start = start if found is None else found.ritz_block
+    refined = _lanczos(fine, fine.centred(start), wanted, settings, settings.tol, np.float64, spent=found)
+    if found is None:
+        return refined
+    # The few float64 passes start from leading vectors only: the low end was seen in float32.
+    smallest = min(found.smallest, refined.smallest)
+    return replace(refined, n_passes=found.n_passes + refined.n_passes, smallest=smallest)
+
+
+def _lanczos(
+    operator: Centred,
+    start: Array,
+    wanted: Wanted,
+    settings: LanczosSettings,
+    tol: float,
+    dtype: Any,
+    *,
+    stop_stagnant: bool = False,
+    spent: Eigenpairs | None = None,
+) -> Eigenpairs:
+    return block_lanczos(
+        operator,
+        start,
+        wanted=wanted,
+        tol=tol,
+        max_passes=max(1, settings.max_passes - (spent.n_passes if spent else 0)),
+        max_columns=max(settings.max_columns, 3 * start.shape[1]),
+        dtype=dtype,
+        stop_stagnant=stop_stagnant,
+    )
+
+
+def _width(settings: LanczosSettings, n_samples: int) -> int:
+    count = 16 if isinstance(settings.n_components, float) else settings.n_components
+    return block_width(min(count, n_samples), n_samples)
+
+
+def _required(found: Eigenpairs | None) -> Eigenpairs:
+    if found is None:
+        raise TypeError("a solve needs an operator, in float32 or float64")
+    return found

@@ -1,0 +1,77 @@
+"""Accumulators and how far they got: small files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpca_stream.errors import KpcaStreamWarning
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Named checkpoints in one folder.
+
+    Each is an uncompressed ``.npz`` file, whose members carry a CRC-32; it is written beside its name, synced
+    and renamed.
+    """
+
+    folder: Path
+
+    def save(self, name: str, arrays: dict[str, Array], facts: dict[str, Any]) -> None:
+        """Write checkpoint `name`; `facts` are values that JSON can hold."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        partial = self.folder / f"{name}.npz.partial"
+        with partial.open("wb") as file:
+            contents = json.dumps({"arrays": sorted(arrays), "facts": facts})
+            np.savez(file, allow_pickle=False, contents=np.array(contents), **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(self._path(name))
+
+    def load(self, name: str) -> tuple[dict[str, Array], dict[str, Any]] | None:
+        """Arrays and facts of checkpoint `name`, or None where there is none that can be read.
+
+        Warns
+        -----
+        KpcaStreamWarning
+            If there is one, but cut or changed: the work that it stands for is done again.
+        """
+        path = self._path(name)
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                contents = json.loads(str(file["contents"]))
+                # By the names that were written: the zip directory itself carries no checksum.
+                arrays = {key: file[key] for key in contents["arrays"]}
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, RuntimeError, zipfile.BadZipFile, EOFError) as error:
+            warnings.warn(
+                f"checkpoint {path} cannot be read ({error}); its work is done again",
+                KpcaStreamWarning,
+                stacklevel=2,
+            )
+            return None
+        return arrays, contents["facts"]
+
+    def remove(self, name: str) -> None:
+        """Forget checkpoint `name`."""
+        self._path(name).unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        """Forget all checkpoints, and what an interrupted write left."""
+        for path in self.folder.glob("*.npz*"):
+            path.unlink(missing_ok=True)
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.npz"

@@ -1,0 +1,46 @@
+"""Who works here: at most one process writes to a folder."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from kpca_stream.errors import BusyError
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of `folder`, which must exist, while the block runs.
+
+    The lock is the kernel's (``flock``), so that a dead holder loses it; the file names the holder.
+
+    Raises
+    ------
+    BusyError
+        If somebody else holds it.
+    """
+    with (folder / "lock").open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            holder = file.read().strip() or "an unnamed process"
+            raise BusyError(
+                f"{folder} is in use by {holder}; wait for it to end, or choose another path"
+            ) from error
+        file.truncate(0)
+        file.write(_name_of_this_process())
+        file.flush()
+        yield
+        file.truncate(0)
+
+
+def _name_of_this_process() -> str:
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    return json.dumps({"host": socket.gethostname(), "process": os.getpid(), "since": started})

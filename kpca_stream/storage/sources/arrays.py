@@ -1,0 +1,259 @@
+"""Tables in memory, in ``.npy`` files and in Zarr arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+
+from kpca_stream.errors import ConfigError, DataError
+from kpca_stream.parameters import nearest
+from kpca_stream.storage.rows import ArrayRows, NpyRows, Rows, ZarrRows
+from kpca_stream.storage.sources.table import (
+    BLOCK_BYTES,
+    Column,
+    Piece,
+    Whole,
+    block_rows,
+    check_array,
+    file_stamp,
+    first_line,
+    is_usable,
+    numbered,
+    steps,
+)
+
+SKLEARN_NAMES = ("breast_cancer", "diabetes", "digits", "iris", "linnerud", "wine")
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayTable(Whole):
+    """Rows in memory; `first` is the position of row 0 in the array that it was cut from."""
+
+    name: str
+    array: NDArray[Any]
+    labels: tuple[str, ...] | None = None
+    first: int = 0
+
+    def __post_init__(self) -> None:
+        """Check shape and type."""
+        check_array(self.name, self.array.shape, self.array.dtype)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of data rows."""
+        return int(self.array.shape[0])
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """The given names, else positions."""
+        if self.labels is None:
+            return numbered(self.array.shape[1], self.array.dtype)
+        return tuple(Column(label, self.array.dtype) for label in self.labels)
+
+    def read(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
+        """Views, or copies of the `picked` columns."""
+        for a, b in steps(start, stop, block_rows(self.array.shape[1])):
+            yield pick(self.array[a:b], picked)
+
+    def locate(self, row: int) -> str:
+        """Name of a row for messages."""
+        return f"{self.name}, row {self.first + row}"
+
+    def rows(self, start: int, stop: int) -> Rows | None:
+        """A view, where the array is contiguous and of a usable type."""
+        part = self.array[start:stop]
+        return ArrayRows(part) if is_usable(part.dtype) and part.flags.c_contiguous else None
+
+    def narrow(self, start: int, stop: int) -> tuple[ArrayTable, int]:
+        """A view, so that only these rows are pickled."""
+        return ArrayTable(self.name, self.array[start:stop], self.labels, self.first + start), 0
+
+    def pieces(self) -> tuple[Piece, ...]:
+        """One piece."""
+        return (Piece(self.name, "", 0, self.n_rows, self.first),)
+
+
+def open_sklearn(name: str) -> ArrayTable:
+    """A data set that comes with scikit-learn, by its name there.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such set.
+    """
+    if name not in SKLEARN_NAMES:
+        close = nearest(name, SKLEARN_NAMES)
+        hint = f"did you mean {close!r}? " if close else ""
+        raise ConfigError(
+            f"unknown data set, got 'sklearn:{name}', {hint}expected one of {', '.join(SKLEARN_NAMES)}"
+        )
+    from sklearn import datasets  # half a second that files do not need
+
+    bunch = getattr(datasets, f"load_{name}")()
+    return ArrayTable(f"sklearn:{name}", bunch.data, tuple(str(label) for label in bunch.feature_names))
+
+
+@dataclass(frozen=True)
+class NpyTable(Whole):
+    """A two-dimensional ``.npy`` file."""
+
+    name: str
+    path: Path
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    offset: int
+    by_columns: bool
+
+    @property
+    def n_rows(self) -> int:
+        """Number of data rows."""
+        return self.shape[0]
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """Positions."""
+        return numbered(self.shape[1], self.dtype)
+
+    def read(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
+        """Read without a memory map, whose pages would count as used memory."""
+        load = self._load_columns if self.by_columns else self._load_rows
+        with self.path.open("rb") as file:
+            for a, b in steps(start, stop, block_rows(self.shape[1])):
+                yield load(file, a, b, picked)
+
+    def _load_rows(self, file: BinaryIO, start: int, stop: int, picked: tuple[int, ...]) -> NDArray[Any]:
+        width = self.shape[1]
+        flat = self._values(file, start * width, (stop - start) * width)
+        return pick(flat.reshape(stop - start, width), picked)
+
+    def _load_columns(self, file: BinaryIO, start: int, stop: int, picked: tuple[int, ...]) -> NDArray[Any]:
+        piece = np.empty((stop - start, len(picked)), self.dtype)
+        for j, position in enumerate(picked):
+            piece[:, j] = self._values(file, position * self.shape[0] + start, stop - start)
+        return piece
+
+    def _values(self, file: BinaryIO, first: int, count: int) -> NDArray[Any]:
+        file.seek(self.offset + first * self.dtype.itemsize)
+        values = np.fromfile(file, self.dtype, count)
+        if values.size != count:
+            raise DataError(f"{self.name}: the file is shorter than when it was opened; write it again whole")
+        return values
+
+    def rows(self, start: int, stop: int) -> Rows | None:
+        """The file as it is, where it lies row by row in a usable type."""
+        if self.by_columns or not is_usable(self.dtype):
+            return None
+        return NpyRows(self.path, start, stop, self.shape[1], self.dtype)
+
+    def stamp(self) -> str:
+        """Size and time of the file."""
+        return file_stamp(self.path)
+
+
+def open_npy(name: str, path: Path) -> NpyTable:
+    """Read the header of an ``.npy`` file.
+
+    Raises
+    ------
+    DataError
+        If it is no such file, cut short, or not a matrix of real numbers.
+    """
+    try:
+        array = np.lib.format.open_memmap(path, mode="r")
+    except (ValueError, EOFError, OSError) as error:
+        raise DataError(
+            f"{name}: not a whole .npy file of numbers ({first_line(error)}); write it again with numpy.save"
+        ) from error
+    check_array(name, array.shape, array.dtype)
+    by_columns = not array.flags.c_contiguous
+    return NpyTable(name, path, array.shape, array.dtype, array.offset, by_columns)
+
+
+@dataclass(frozen=True, eq=False)
+class ZarrTable(Whole):
+    """A two-dimensional Zarr array."""
+
+    name: str
+    array: zarr.Array[Any]
+
+    @property
+    def n_rows(self) -> int:
+        """Number of data rows."""
+        return self.array.shape[0]
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """Positions."""
+        return numbered(self.array.shape[1], np.dtype(self.array.dtype))
+
+    def read(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
+        """Read whole rows of chunks, so that none is decoded twice unless it is very large."""
+        height = self._height()
+        first = start - start % height
+        for a, b in steps(first, stop, height):
+            yield pick(self._load(max(a, start), b), picked)
+
+    def _height(self) -> int:
+        chunk_rows, fitting = self.array.chunks[0], block_rows(self.array.shape[1])
+        if chunk_rows > fitting:
+            return chunk_rows if self._chunk_bytes() <= 4 * BLOCK_BYTES else fitting
+        return fitting - fitting % chunk_rows
+
+    def _chunk_bytes(self) -> int:
+        return int(self.array.chunks[0] * self.array.shape[1] * self.array.dtype.itemsize)
+
+    def _load(self, start: int, stop: int) -> NDArray[Any]:
+        try:
+            return np.asarray(self.array[start:stop])
+        except (OSError, ValueError, RuntimeError) as error:
+            raise DataError(
+                f"{self.name}, rows {start} to {stop - 1}: cannot be read ({first_line(error)}); "
+                "restore or rewrite these chunks"
+            ) from error
+
+    def rows(self, start: int, stop: int) -> Rows | None:
+        """The array as it is, where its type is usable and a row of chunks fits a few blocks."""
+        if not is_usable(np.dtype(self.array.dtype)) or self._chunk_bytes() > 4 * BLOCK_BYTES:
+            return None
+        return ZarrRows(self.array, start, stop)
+
+
+def open_zarr(name: str, path: Path) -> ZarrTable:
+    """Open a Zarr array, or the only matrix of a Zarr group.
+
+    Raises
+    ------
+    DataError
+        If there is none, or not exactly one.
+    """
+    try:
+        node = zarr.open(path, mode="r")
+        matrices = [node] if isinstance(node, zarr.Array) else [a for _, a in node.arrays() if a.ndim == 2]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{name}: not a readable Zarr array ({first_line(error)}); name the array's own folder"
+        ) from error
+    if len(matrices) != 1:
+        raise DataError(
+            f"{name}: got a Zarr group with {len(matrices)} two-dimensional arrays, expected exactly one; "
+            "name the array inside the group"
+        )
+    return zarr_table(name, matrices[0])
+
+
+def zarr_table(name: str, array: zarr.Array[Any]) -> ZarrTable:
+    """The table of an open array, after a check of shape and type."""
+    check_array(name, array.shape, np.dtype(array.dtype))
+    return ZarrTable(name, array)
+
+
+def pick(block: NDArray[Any], picked: tuple[int, ...]) -> NDArray[Any]:
+    """Columns `picked` of a block; the block itself where these are all of its columns."""
+    return block if picked == tuple(range(block.shape[1])) else block[:, list(picked)]

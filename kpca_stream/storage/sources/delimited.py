@@ -1,0 +1,210 @@
+"""Tables in CSV files, with an index of where their rows lie.
+
+Opening scans the bytes once and keeps the place of every 65,536-th row, so that reading some rows parses
+little more than these.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+from numpy.typing import NDArray
+
+from kpca_stream.errors import DataError
+from kpca_stream.storage.sources.lines import LONGEST_LINE, LineIndex, index_lines
+from kpca_stream.storage.sources.table import (
+    WINDOW_ROWS,
+    Column,
+    Whole,
+    check_not_empty,
+    file_stamp,
+    first_line,
+)
+
+_BLOCK_BYTES = 2**17  # pyarrow reads up to 32 blocks ahead
+_TYPE_BYTES = 2**20
+_NULLS = frozenset(pacsv.ConvertOptions().null_values)
+_FLOAT = np.dtype(np.float64)
+
+
+@dataclass(frozen=True)
+class CsvTable(Whole):
+    """A CSV file with the index of its lines."""
+
+    name: str
+    path: Path
+    columns: tuple[Column, ...]
+    lines: LineIndex
+
+    @property
+    def n_rows(self) -> int:
+        """Number of data rows."""
+        return self.lines.n_rows
+
+    def read(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
+        """Parse the byte range that holds these rows."""
+        first, last = start // WINDOW_ROWS, -(-stop // WINDOW_ROWS)
+        begin, end = first * WINDOW_ROWS, min(last * WINDOW_ROWS, self.n_rows)
+        at = begin
+        try:
+            for batch in self._batches(first, last, picked):
+                low, high = max(start - at, 0), min(stop - at, batch.num_rows)
+                if low < high:
+                    yield _as_array(batch.slice(low, high - low))
+                at += batch.num_rows
+                if stop <= at < end:
+                    return
+        except pa.ArrowException as error:
+            raise self._fault(first, last, picked, error) from error
+        if at != end:
+            raise DataError(
+                f"{self.name}, rows {begin} to {end - 1}: got {at - begin} rows, expected {end - begin}; "
+                "the file changed while it was read, or a quote is not closed"
+            )
+
+    def _batches(self, first: int, last: int, picked: tuple[int, ...]) -> Iterator[pa.RecordBatch]:
+        wanted = [str(position) for position in picked]
+        types = dict.fromkeys(wanted, pa.float64())
+        conversion = pacsv.ConvertOptions(column_types=types, include_columns=wanted)
+        with self._reader(first, last, _BLOCK_BYTES, conversion) as reader:
+            yield from reader
+
+    @contextmanager
+    def _reader(
+        self, first: int, last: int, block_bytes: int, conversion: pacsv.ConvertOptions | None = None
+    ) -> Iterator[pacsv.CSVStreamingReader]:
+        """A parser of windows ``first`` to ``last``, with columns named by position."""
+        begin, end = self.lines.range(first, last)
+        names = [str(position) for position in range(len(self.columns))]
+        block_bytes = max(block_bytes, 2 * self.lines.longest)
+        with (
+            pa.OSFile(str(self.path), "rb") as file,
+            pacsv.open_csv(
+                file.get_stream(begin, end - begin),
+                pacsv.ReadOptions(column_names=names, use_threads=False, block_size=block_bytes),
+                pacsv.ParseOptions(newlines_in_values=self.lines.is_quoted),
+                conversion,
+                memory_pool=pa.system_memory_pool(),
+            ) as reader,
+        ):
+            yield reader
+
+    def typed(self) -> CsvTable:
+        """The same table, where columns that hold no numbers in the first batch have no type."""
+        try:
+            with self._reader(0, 1, _TYPE_BYTES) as reader:
+                kinds = reader.schema.types
+        except pa.ArrowException as error:
+            raise self._fault(0, 1, (), error) from error
+        pairs = zip(self.columns, kinds, strict=True)
+        columns = tuple(Column(column.name, _FLOAT if _is_numeric(kind) else None) for column, kind in pairs)
+        return replace(self, columns=columns)
+
+    def _fault(self, first: int, last: int, picked: tuple[int, ...], error: pa.ArrowException) -> DataError:
+        """The error that names the row of windows ``first`` to ``last`` that could not be parsed."""
+        with self.path.open("rb") as raw:
+            raw.seek(self.lines.range(first, last)[0])
+            text = io.TextIOWrapper(raw, encoding="utf-8", errors="replace", newline="")
+            filled = (cells for cells in csv.reader(text) if cells)
+            n_rows = (last - first) * WINDOW_ROWS
+            for row, cells in enumerate(islice(filled, n_rows), first * WINDOW_ROWS):
+                if problem := self._problem(cells, picked):
+                    return DataError(f"{self.locate(row)}{problem}")
+        return DataError(f"{self.name}: cannot be parsed ({first_line(error)}); repair the file")
+
+    def _problem(self, cells: list[str], picked: tuple[int, ...]) -> str | None:
+        if len(cells) != len(self.columns):
+            return f": got {len(cells)} fields, expected {len(self.columns)}; repair the row"
+        for position in picked:
+            if not (cells[position] in _NULLS or _is_number(cells[position])):
+                return (
+                    f", column {self.columns[position].name!r}: got text {cells[position][:40]!r}, "
+                    "expected a number; repair it or leave the column out of data.columns"
+                )
+        return None
+
+    def stamp(self) -> str:
+        """Size and time of the file."""
+        return file_stamp(self.path)
+
+
+def open_csv(name: str, path: Path) -> CsvTable:
+    """Read the header, find the types in the first rows, and index the rows.
+
+    The first line is a header unless all of its fields are numbers. A column whose first rows hold
+    numbers, or nothing, is one of numbers.
+
+    Raises
+    ------
+    DataError
+        If the file is empty, has no rows, or is no text in lines.
+    """
+    header, begin = _header(name, path)
+    is_header = not _all_numbers(header)
+    lines = index_lines(name, path, begin if is_header else _bom(path))
+    check_not_empty(name, lines.n_rows, len(header))
+    labels = header if is_header else [""] * len(header)
+    columns = tuple(Column(label or str(position), _FLOAT) for position, label in enumerate(labels))
+    return CsvTable(name, path, columns, lines).typed()
+
+
+def _header(name: str, path: Path) -> tuple[list[str], int]:
+    """Fields of the first line that is not blank, and where the next line begins."""
+    record, begin = b"", 0
+    with path.open("rb") as raw:
+        raw.seek(_bom(path))
+        while line := raw.readline(LONGEST_LINE):
+            record += line
+            if record.strip() and record.count(b'"') % 2 == 0:
+                break
+        begin = raw.tell()
+    record = record.strip()
+    if b"\r" in record.replace(b"\r\n", b""):
+        raise DataError(f"{name}: got lines that end in CR alone, expected LF or CRLF; convert the line ends")
+    try:
+        fields = next(csv.reader(io.StringIO(record.decode("utf-8"), newline="")), [])
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{name}: its first line is no CSV in UTF-8 ({error}); convert the file") from error
+    check_not_empty(name, len(record), len(fields))
+    return [field.strip() for field in fields], begin
+
+
+def _bom(path: Path) -> int:
+    """Bytes of the mark that some programs put before UTF-8 text."""
+    with path.open("rb") as raw:
+        return len(codecs.BOM_UTF8) if raw.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8 else 0
+
+
+def _is_numeric(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind))
+
+
+def _as_array(batch: pa.RecordBatch) -> NDArray[Any]:
+    block = np.empty((batch.num_rows, batch.num_columns))
+    for j, values in enumerate(batch.columns):
+        block[:, j] = values.to_numpy(zero_copy_only=False)
+    return block
+
+
+def _all_numbers(fields: list[str]) -> bool:
+    filled = [field for field in fields if field not in _NULLS]
+    return bool(filled) and all(_is_number(field) for field in filled)
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return "_" not in field

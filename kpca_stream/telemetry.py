@@ -1,0 +1,177 @@
+"""How far a command got: a progress bar on a terminal, sparse log lines anywhere else, or nothing."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
+from rich.table import Column
+from rich.text import Text
+
+LOG_SHARE = 0.1
+LOG_SECONDS = 10.0
+LOG_SILENCE = 60.0
+
+Advance = Callable[[int, int], None]
+
+
+class Reporter(Protocol):
+    """Gets told what the pipeline does."""
+
+    def step(self, stage: str) -> Advance:
+        """Begin `stage`; the returned function takes the tasks done and their total."""
+
+    def note(self, text: str) -> None:
+        """Tell one thing that matters, a line long."""
+
+
+class _Silent:
+    def step(self, stage: str) -> Advance:  # noqa: ARG002  the protocol's signature
+        return _ignore
+
+    def note(self, text: str) -> None:
+        """Say nothing."""
+
+
+def _ignore(done: int, total: int) -> None:
+    """Say nothing."""
+
+
+def silent() -> Reporter:
+    """Tell nothing to nobody: what a library call uses."""
+    return _Silent()
+
+
+@contextmanager
+def reporter(stream: TextIO, *, quiet: bool = False, width: int | None = None) -> Iterator[Reporter]:
+    """A reporter for a command that writes to `stream`; closed (its bar removed) at the end.
+
+    Parameters
+    ----------
+    stream : text file
+        Standard error. A terminal gets a progress bar with the expected time left, anything else
+        log lines: of every stage the first and the last, between them one for a tenth of the work,
+        but no two within ten seconds and no silence beyond a minute.
+    quiet : bool
+        Tell nothing.
+    width : int, optional
+        Columns of the terminal, else found out.
+    """
+    if quiet:
+        yield silent()
+    elif stream.isatty():
+        with _progress(Console(file=stream, width=width)) as progress:
+            yield _Bars(progress)
+    else:
+        yield Lines(stream)
+
+
+@dataclass
+class Lines:
+    """Log lines on a stream that is no terminal."""
+
+    stream: TextIO
+    clock: Callable[[], float] = time.monotonic
+
+    def step(self, stage: str) -> Advance:
+        """Begin `stage`."""
+        return _Line(self, stage, self.clock())
+
+    def note(self, text: str) -> None:
+        """Write `text` as a line."""
+        print(text, file=self.stream, flush=True)
+
+
+@dataclass
+class _Line:
+    lines: Lines
+    stage: str
+    began: float
+    last: float = -math.inf
+    share: float = 0.0
+
+    def __call__(self, done: int, total: int) -> None:
+        now = self.lines.clock()
+        share = done / total if total else 1.0
+        silence = now - self.last
+        due = silence >= LOG_SILENCE or (silence >= LOG_SECONDS and share - self.share >= LOG_SHARE)
+        if due or done >= total:
+            self.lines.note(self._text(done, total, now))
+            self.last, self.share = now, share
+
+    def _text(self, done: int, total: int, now: float) -> str:
+        elapsed = now - self.began
+        text = f"{self.stage}: {done} of {total}, {duration(elapsed)}"
+        if 0 < done < total:
+            text += f", {duration(elapsed / done * (total - done))} left"
+        return text
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        _Stage(table_column=Column()),
+        BarColumn(bar_width=None, table_column=Column(ratio=1, min_width=4)),
+        TextColumn("{task.completed:.0f}/{task.total:.0f}", table_column=Column(no_wrap=True)),
+        _TimeLeft(table_column=Column(no_wrap=True, width=9)),
+        console=console,
+        expand=True,
+        transient=True,
+    )
+
+
+class _Stage(ProgressColumn):
+    """The stage's name: the column that gives way, on one line, where the terminal is narrow."""
+
+    def render(self, task: Task) -> Text:
+        """The name, cut where it must be."""
+        return Text(task.description, no_wrap=True, overflow="ellipsis")
+
+
+class _TimeLeft(ProgressColumn):
+    """The expected time left, or the time taken."""
+
+    max_refresh = 0.5
+
+    def render(self, task: Task) -> Text:
+        """A duration of at most nine characters."""
+        if task.finished or task.time_remaining is None:
+            return Text(duration(task.elapsed or 0.0))
+        return Text(f"{duration(task.time_remaining)} left")
+
+
+@dataclass
+class _Bars:
+    progress: Progress
+    task: TaskID | None = None
+
+    def step(self, stage: str) -> Advance:
+        # One bar at a time: stages follow each other, and a column of dead bars tells nothing.
+        if self.task is not None:
+            self.progress.remove_task(self.task)
+        task = self.task = self.progress.add_task(stage, total=1)
+
+        def advance(done: int, total: int) -> None:
+            self.progress.update(task, completed=done, total=total)
+
+        return advance
+
+    def note(self, text: str) -> None:
+        self.progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def duration(seconds: float) -> str:
+    """`seconds` in at most four characters where below 100 hours: ``0.4s``, ``12s``, ``3m``, ``2.5h``."""
+    if seconds < 9.95:
+        return f"{seconds:.1f}s"
+    if seconds < 99.5:
+        return f"{seconds:.0f}s"
+    if seconds < 99.5 * 60:
+        return f"{seconds / 60:.0f}m"
+    hours = seconds / 3600
+    return f"{hours:.1f}h" if hours < 9.95 else f"{hours:.0f}h"

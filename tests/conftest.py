@@ -1,0 +1,29 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+# Time limits are pytest-timeout's; the same examples everywhere, so that a failure can be repeated.
+settings.register_profile(
+    "project", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+settings.load_profile("project")
+
+
+@pytest.fixture
+def two_processes() -> Iterator[Client]:
+    """The active client of two processes; for tests marked ``cluster``."""
+    from distributed import get_client
+
+    from kpca_stream.cluster import connect
+
+    with connect("local", n_workers=2):
+        yield get_client()

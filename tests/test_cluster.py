@@ -1,0 +1,172 @@
+"""Schedulers that live as long as a fit, and BLAS held to one thread."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dask
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from kpca_stream import passes
+from kpca_stream.cluster import connect, hold_blas, single_threaded_blas
+from kpca_stream.errors import BusyError, ConfigError
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+def blas_threads(_: object = None) -> list[int]:
+    return sorted(library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas")
+
+
+@pytest.fixture(autouse=True)
+def _two_threads() -> Any:
+    with threadpool_limits(2, user_api="blas"):
+        yield
+
+
+def test_threads_are_the_active_scheduler_inside_only() -> None:
+    """The threaded scheduler has the asked number of workers until the context ends."""
+    before = dask.config.get("num_workers", None)
+    with connect("threads", n_workers=3):
+        assert dask.config.get("scheduler") == "threads"
+        assert passes.n_workers() == 3
+    assert dask.config.get("num_workers", None) == before
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    """A kind that does not exist is an error of the configuration."""
+    with pytest.raises(ConfigError, match="got 'slrum', expected 'threads' or 'local'"):
+        connect("slrum")  # type: ignore[arg-type]
+
+
+def test_blas_is_held_and_restored() -> None:
+    """Inside every library has one thread, afterwards what the caller had set."""
+    before = blas_threads()
+    assert max(before) > 1
+    with single_threaded_blas():
+        assert set(blas_threads()) == {1}
+        with single_threaded_blas():
+            assert set(blas_threads()) == {1}
+        assert set(blas_threads()) == {1}
+    assert blas_threads() == before
+
+
+def test_blas_is_restored_after_an_error() -> None:
+    """An error inside does not leave BLAS on one thread."""
+    before = blas_threads()
+    with pytest.raises(ZeroDivisionError), single_threaded_blas():
+        _ = 1 / 0
+    assert blas_threads() == before
+
+
+def test_overlapping_holds_restore_once() -> None:
+    """Where two threads hold BLAS, the one that ends last restores the setting of before."""
+    before = blas_threads()
+    inside, go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with single_threaded_blas():
+            inside.set()
+            go.wait(10)
+
+    thread = threading.Thread(target=hold)
+    with single_threaded_blas():
+        thread.start()
+        assert inside.wait(10)
+    assert set(blas_threads()) == {1}
+    go.set()
+    thread.join(10)
+    assert blas_threads() == before
+
+
+def test_blas_is_held_though_another_thread_has_set_it() -> None:
+    """A limit set by a thread that lives on does not keep this one from holding BLAS."""
+    set_it, go = threading.Event(), threading.Event()
+
+    def limit() -> None:
+        threadpool_limits(2, user_api="blas")
+        set_it.set()
+        go.wait(10)
+
+    thread = threading.Thread(target=limit)
+    thread.start()
+    assert set_it.wait(10)
+    with single_threaded_blas():
+        assert set(blas_threads()) == {1}
+    go.set()
+    thread.join(10)
+    assert set(blas_threads()) == {2}
+
+
+@pytest.mark.cluster
+def test_every_worker_has_one_blas_thread(two_processes: Client) -> None:
+    """The plugin holds BLAS on all workers, registered once or twice."""
+    hold_blas(two_processes)
+    found = two_processes.run(blas_threads)
+    assert len(found) == 2
+    assert all(set(threads) == {1} for threads in found.values())
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_a_task_that_kills_its_process_is_no_endless_story() -> None:
+    """Where processes die of the same task again and again, the error says to try again."""
+    with pytest.raises(BusyError, match="lost the cluster's processes"), connect("local", n_workers=2):
+        passes.run([passes.Call(os._exit, (1,))] * 2, lambda index, result: None)
+
+
+SCRIPT = """
+import json
+import dask
+import psutil
+from threadpoolctl import threadpool_info
+from kpca_stream import passes
+from kpca_stream.cluster import connect
+
+def threads(index):
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+def open_addresses():
+    family = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    return sorted({c.laddr.ip for p in family for c in p.net_connections() if c.status == "LISTEN"})
+
+if __name__ == "__main__":
+    found = []
+    with connect("local", n_workers=2, threads_per_worker=2, memory_limit=2**30):
+        calls = [passes.Call(threads, (i,)) for i in range(8)]
+        passes.run(calls, lambda index, result: found.append(result))
+        addresses, workers = open_addresses(), passes.n_workers()
+    left = psutil.Process().children(recursive=True)
+    left = [p for p in left if "resource_tracker" not in " ".join(p.cmdline())]
+    print(json.dumps({"found": found, "addresses": addresses, "workers": workers, "left": len(left)}))
+"""
+
+
+@pytest.mark.cluster
+def test_local_processes_work_from_a_script(tmp_path: Path) -> None:
+    """A script's processes compute its own functions on one BLAS thread, listen on loopback only, and end."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", script],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    seen = json.loads(done.stdout)
+    assert [set(threads) for threads in seen["found"]] == [{1}] * 8
+    assert seen["workers"] == 4
+    assert set(seen["addresses"]) <= {"127.0.0.1"}
+    assert seen["left"] == 0
