@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import functools
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+import warnings
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Self
 
+import dask.array as da
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from kpca_stream.arguments import settings_of
 from kpca_stream.cluster import connect
-from kpca_stream.errors import ConfigError
-from kpca_stream.fitting import Fit, FitSettings, fit
-from kpca_stream.inputs import as_source, is_out_of_core
+from kpca_stream.errors import ConfigError, KpcaStreamWarning
+from kpca_stream.fitting import Fit, fit
+from kpca_stream.inputs import TemporaryFolder, as_source, check_matrix, is_out_of_core, without_zero_weights
 from kpca_stream.model import FittedBasis
-from kpca_stream.numerics.resolve import KernelSpec, block_kernel
 from kpca_stream.storage.basis import Basis
 from kpca_stream.storage.layout import RunStore
+from kpca_stream.storage.rows import ZarrRows
 
 Array = NDArray[Any]
-
-SOLVERS = {"auto": "auto", "dense": "dense", "lanczos": "lanczos", "arpack": "lanczos", "randomized": "lanczos"}
-MAX_PASSES = 50
 
 
 class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -48,9 +46,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         How many components; a share in (0, 1): the fewest, at most `max_components`, that certify this share
         of the variance; None: all with a positive eigenvalue (as `remove_zero_eig` says).
     kernel : str or callable
-        "linear", "poly", "rbf", "sigmoid", "cosine", "precomputed", "laplacian", "package.module:function" (a
-        function of two row blocks), or a callable of two rows; `kpca_stream.block_kernel` marks one that takes
-        two row blocks.
+        "linear", "poly", "rbf", "sigmoid", "cosine", "precomputed", "laplacian", "package.module:function"
+        (a function of two row blocks), or a callable of two rows; `kpca_stream.block_kernel` marks one that
+        takes two row blocks.
     gamma : float, "scale", "median" or None
         None is 1/n_features; "scale" 1/(n_features · X.var()); "median" 1/(2 · median²) of pairwise distances
         (laplacian: 1/median of the L1 distances).
@@ -63,7 +61,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     eigen_solver : {"auto", "dense", "lanczos", "arpack", "randomized"}
         The last two give the same answers as "lanczos"; nothing is approximated.
     tol : float
-        Largest residual norm relative to the first eigenvalue; 0 is 1e-6 in float32 and mixed, 1e-13 in float64.
+        Largest residual norm relative to the first eigenvalue; 0 is 1e-6 in float32 and mixed, 1e-13 in
+        float64.
     max_iter : int, optional
         Passes over the kernel matrix at most; default 50.
     iterated_power : object
@@ -73,7 +72,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     random_state : int, RandomState or None
         Of the first block of vectors and of the γ sample; None is 0, so that equal calls give equal results.
     copy_X : bool
-        Steers nothing here, since X is never changed.
+        Steers nothing here: X is never changed, and of an array in memory the model keeps its own copy.
     n_jobs : int, optional
         Threads; -1 all processors; None whatever Dask scheduler is active.
     max_components : int
@@ -116,9 +115,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     array([0.6667, 0.    ])
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  scikit-learn's and ours
         self,
-        n_components: int | float | None = None,
+        n_components: float | None = None,
         *,
         kernel: str | Callable[..., Any] = "linear",
         gamma: float | str | None = None,
@@ -131,7 +130,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         iterated_power: Any = "auto",
         remove_zero_eig: bool = False,
         random_state: Any = None,
-        copy_X: bool = True,  # noqa: N803  scikit-learn's name
+        copy_X: bool = True,
         n_jobs: int | None = None,
         max_components: int = 200,
         precision: str = "auto",
@@ -166,18 +165,25 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             NumPy array, pandas frame, Zarr or Dask array; for a precomputed kernel (n_samples, n_samples).
         y : ignored
         sample_weight : array of shape (n_samples,), optional
-            A row of weight w acts as w copies; rows of weight 0 are left out.
+            A row of weight w acts as w copies; rows of weight 0 are left out. The rules for γ look at the
+            rows that are left, once each.
 
         Returns
         -------
         self
         """
+        settings = settings_of(self)
         X = self._validated(X, reset=True)
-        X, weights = self._weighted(X, sample_weight)
-        settings = self._settings()
-        with self._scheduler(), self._store() as store:
-            source = as_source(X, self._folder, settings.memory_limit)
-            self._take(fit(source, settings, store=store, weights=weights))
+        X, weights, self._kept = without_zero_weights(X, sample_weight, square=self._is_precomputed)
+        if isinstance(X, np.ndarray) and not self._is_precomputed:
+            X = np.array(X, order="C")  # the model's own: what the caller does to his later changes no score
+        with self._scheduler():
+            source, folder = as_source(X, settings.memory_limit, getattr(self, "feature_names_in_", None))
+            work = TemporaryFolder() if self.storage == "zarr" else None
+            store = None if work is None else RunStore.open(work.path / "gram.zarr")
+            found = fit(source, settings, store=store, weights=weights)
+        basis = found.basis if work is None else _without(work, found.basis)
+        self._take(found, FittedBasis(basis, folder))
         self.X_fit_ = X
         return self
 
@@ -187,9 +193,12 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         With weights z_ij = √μ_j a_ij/√w_i, and rows of weight 0 are scored as new rows.
         """
         self.fit(X, y, sample_weight)
-        if sample_weight is not None and len(self.eigenvectors_) < X.shape[0]:
+        if self._kept is not None:
             return np.asarray(self.transform(X))
-        return self._as_output(self.eigenvectors_ * np.sqrt(self.eigenvalues_) / self._root_weights())
+        scores = self.eigenvectors_ * np.sqrt(self.eigenvalues_)
+        if self._weights is not None:
+            scores /= np.sqrt(self._weights)[:, None]
+        return np.asarray(self._as_output(scores))
 
     def transform(self, X: Any) -> Any:
         """Scores of rows; lazy for a Dask array.
@@ -197,6 +206,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         Parameters
         ----------
         X : array of shape (n_rows, n_features)
+            For a precomputed kernel (n_rows, n_samples), its values between new and training rows, which
+            come in the order of the fit.
 
         Returns
         -------
@@ -205,20 +216,16 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         check_is_fitted(self)
         X = self._validated(X, reset=False)
         with self._scheduler():
-            scores = self._model.transform(X)
-        missing = len(self.eigenvalues_) - scores.shape[1]
-        if missing and isinstance(scores, np.ndarray):
-            scores = np.pad(scores, ((0, 0), (0, missing)))
-        return self._as_output(scores)
+            return self._as_output(self._with_zeros(self._model.transform(X)))
 
-    def reconstruction_error(self, X: Any, *, diagonal: Array | None = None) -> Any:
+    def reconstruction_error(self, X: Any, *, diagonal: Any = None) -> Any:
         """e(x), the squared distance of each row to the model in feature space, shape (n_rows,).
 
         Parameters
         ----------
         X : array of shape (n_rows, n_features)
-        diagonal : ndarray of shape (n_rows,), optional
-            k(x, x), needed for a precomputed kernel.
+        diagonal : array of shape (n_rows,), optional
+            k(x, x), needed for a precomputed kernel, and only there.
         """
         check_is_fitted(self)
         X = self._validated(X, reset=False)
@@ -226,7 +233,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             return self._model.reconstruction_error(X, diagonal=diagonal)
 
     def save(self, path: str | Path) -> None:
-        """Write the positive components to a new folder `path`; `kpca_stream.load_basis` opens it.
+        """Write the components of positive eigenvalue to a new folder; `kpca_stream.load_basis` opens it.
 
         Raises
         ------
@@ -234,92 +241,52 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             If the kernel is a function that cannot be found again by name.
         """
         check_is_fitted(self)
+        if self._model.n_components < len(self.eigenvalues_):
+            _warn_of_fewer(self._model.n_components, len(self.eigenvalues_))
         self._model.save(path)
 
     @property
     def _n_features_out(self) -> int:
         return len(self.eigenvalues_)
 
+    @property
+    def _is_precomputed(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == "precomputed"
+
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what this estimator takes and keeps."""
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.input_tags.pairwise = self.kernel == "precomputed"
+        tags.input_tags.pairwise = self._is_precomputed
         return tags
 
-    def _settings(self) -> FitSettings:
-        # Imported here: only a size given as text needs the configuration's reader.
-        from kpca_stream.config import parse_size
-
-        if self.eigen_solver not in SOLVERS:
-            raise ConfigError(f"eigen_solver: got {self.eigen_solver!r}, expected one of {', '.join(SOLVERS)}")
-        return FitSettings(
-            kernel=self._kernel_spec(),
-            n_components=_components(self.n_components),
-            max_components=self.max_components,
-            method=SOLVERS[self.eigen_solver],  # type: ignore[arg-type]
-            precision=_one_of("precision", self.precision, ("auto", "float32", "float64", "mixed")),
-            tol=_not_negative("tol", self.tol),
-            max_passes=self.max_iter or MAX_PASSES,
-            storage=_one_of("storage", self.storage, ("auto", "memory", "zarr", "recompute")),
-            memory_limit=parse_size(self.memory_limit),
-            on_indefinite="asked",
-            seed=_seed(self.random_state),
-        )
-
-    def _kernel_spec(self) -> KernelSpec:
-        if not callable(self.kernel):
-            return KernelSpec(self.kernel, self.gamma, self.degree, self.coef0)
-        function = self.kernel
-        if self.kernel_params:
-            function = functools.partial(function, **self.kernel_params)
-            if getattr(self.kernel, "takes_blocks", False):
-                block_kernel(function)
-        return KernelSpec(getattr(self.kernel, "__name__", "callable"), function=function)
-
     def _validated(self, X: Any, *, reset: bool) -> Any:
-        if is_out_of_core(X):
-            if reset:
-                self.n_features_in_ = X.shape[1]
-            return X
-        # NaN and infinity are refused by the sweep too, with row and column.
-        return validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=2 if reset else 1)
-
-    def _weighted(self, X: Any, sample_weight: Any) -> tuple[Any, Array | None]:
-        if sample_weight is None:
-            return X, None
-        if is_out_of_core(X):
-            weights = np.asarray(sample_weight, dtype=np.float64)
+        if not is_out_of_core(X):
+            X = validate_data(
+                self,
+                X,
+                reset=reset,
+                dtype=[np.float64, np.float32],
+                ensure_min_samples=2 if reset else 1,
+                ensure_all_finite=False,  # looked at when rows are read: then row and column can be named
+            )
         else:
-            weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
-        if weights.shape != (X.shape[0],) or not np.isfinite(weights).all() or (weights < 0).any():
-            raise ConfigError(f"sample_weight: got shape {weights.shape}, expected {X.shape[0]} finite numbers ≥ 0")
-        if (weights > 0).all():
-            return X, weights
-        kept = weights > 0
-        if self.kernel == "precomputed":
-            return X[np.ix_(kept, kept)], weights[kept]
-        return X[kept], weights[kept]
+            check_matrix(X)
+            if reset:
+                self.__dict__.pop("feature_names_in_", None)
+                self.n_features_in_ = X.shape[1]
+        if reset or self._kept is None or not self._is_precomputed:
+            return X
+        return da.from_array(X)[:, self._kept] if is_out_of_core(X) else X[:, self._kept]
 
     def _scheduler(self) -> Any:
         if self.n_jobs is None:
             return nullcontext()
+        if self.n_jobs == 0:
+            raise ConfigError("n_jobs: got 0, expected a number of threads, -1 for all processors, or None")
         return connect("threads", n_workers=None if self.n_jobs < 0 else self.n_jobs)
 
-    @contextmanager
-    def _store(self) -> Iterator[RunStore | None]:
-        if self.storage != "zarr":
-            yield None
-            return
-        with tempfile.TemporaryDirectory(prefix="kpca-stream-") as folder:
-            yield RunStore.open(Path(folder) / "gram.zarr")
-
-    def _folder(self) -> Path:
-        """A folder that lives as long as this estimator, for rows that memory does not hold."""
-        self._rows_folder = tempfile.TemporaryDirectory(prefix="kpca-stream-")
-        return Path(self._rows_folder.name) / "rows.zarr"
-
-    def _take(self, found: Fit) -> None:
+    def _take(self, found: Fit, model: FittedBasis) -> None:
         basis, pairs = found.basis, found.pairs
         keep_zeros = self.n_components is not None and not self.remove_zero_eig
         kept = slice(None) if keep_zeros else pairs.eigenvalues > 0
@@ -328,49 +295,47 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.residual_norms_ = pairs.residual_norms[kept]
         self.n_passes_ = pairs.n_passes
         self.gamma_ = getattr(basis.kernel, "gamma", None)
-        self.explained_variance_ = self.eigenvalues_ / max(basis.total_weight - 1, 1)
-        self.explained_variance_ratio_ = self.eigenvalues_ / basis.trace if basis.trace > 0 else 0 * self.eigenvalues_
+        self.explained_variance_ = self.eigenvalues_ / (basis.total_weight - 1)
+        self.explained_variance_ratio_ = (
+            self.eigenvalues_ / basis.trace if basis.trace > 0 else 0 * self.eigenvalues_
+        )
         self.row_means_ = basis.row_means
         self.grand_mean_ = basis.grand_mean
         self._weights = basis.weights
-        self._model = FittedBasis(_without_store(basis, self.storage))
+        self._model = model
+        if (
+            self.remove_zero_eig
+            and self.n_components is not None
+            and len(self.eigenvalues_) < self.n_components
+        ):
+            _warn_of_fewer(len(self.eigenvalues_), self.n_components)
 
-    def _root_weights(self) -> Array:
-        return np.ones((1, 1)) if self._weights is None else np.sqrt(self._weights)[:, None]
+    def _with_zeros(self, scores: Any) -> Any:
+        """Scores of components of eigenvalue 0 are 0."""
+        n_components = len(self.eigenvalues_)
+        n_missing = n_components - scores.shape[1]
+        if not n_missing:
+            return scores
+        pad = functools.partial(np.pad, pad_width=((0, 0), (0, n_missing)))
+        if not isinstance(scores, da.Array):
+            return pad(scores)
+        chunks = (scores.chunks[0], (n_components,))
+        meta = np.empty((0, n_components))
+        return da.map_blocks(pad, scores, dtype=scores.dtype, chunks=chunks, meta=meta)
 
     def _as_output(self, scores: Any) -> Any:
         return scores.astype(np.float32) if self._model.precision == "float32" else scores
 
 
-def _without_store(basis: Basis, storage: str) -> Basis:
-    """The store of a fit with storage="zarr" is gone after it, and its rows with it."""
-    return basis.in_memory() if storage == "zarr" else basis
+def _without(work: TemporaryFolder, basis: Basis) -> Basis:
+    """The store of a fit with storage="zarr" is gone after it, and rows that it held with it."""
+    held = isinstance(basis.rows, ZarrRows) and work.path.name in str(basis.rows.array.store_path)
+    return basis.in_memory() if held else basis
 
 
-def _components(n_components: Any) -> int | float | None:
-    if n_components is None:
-        return None
-    whole = isinstance(n_components, int | np.integer) and not isinstance(n_components, bool) and n_components >= 1
-    if not whole and not (isinstance(n_components, float | np.floating) and 0 < n_components < 1):
-        raise ConfigError(f"n_components: got {n_components!r}, expected a whole number ≥ 1, a share in (0, 1), or None")
-    return int(n_components) if whole else float(n_components)
-
-
-def _one_of(name: str, value: Any, choices: tuple[str, ...]) -> Any:
-    if value not in choices:
-        raise ConfigError(f"{name}: got {value!r}, expected one of {', '.join(choices)}")
-    return value
-
-
-def _not_negative(name: str, value: float) -> float:
-    if not value >= 0:
-        raise ConfigError(f"{name}: got {value!r}, expected a number ≥ 0")
-    return float(value)
-
-
-def _seed(random_state: Any) -> int:
-    if random_state is None:
-        return 0
-    if isinstance(random_state, int | np.integer):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31))
+def _warn_of_fewer(n_kept: int, n_asked: float) -> None:
+    warnings.warn(
+        f"only {n_kept} of {n_asked} components have a positive eigenvalue; these are kept",
+        KpcaStreamWarning,
+        stacklevel=3,
+    )

@@ -1,8 +1,11 @@
-"""What Python callers hand over as rows: NumPy, pandas, Dask and Zarr arrays."""
+"""What Python callers hand over as rows: lists, NumPy, pandas, Dask and Zarr arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +16,25 @@ import zarr
 from numpy.typing import NDArray
 
 from kpca_stream import passes
-from kpca_stream.errors import DataError
+from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.storage.layout import create_array
-from kpca_stream.storage.source import Source, open_source
+from kpca_stream.storage.source import Source
+from kpca_stream.storage.sources.arrays import ArrayTable, zarr_table
+from kpca_stream.storage.sources.table import Table
 
 Array = NDArray[Any]
 
 CHUNK_ROWS = 2048
+IN_MEMORY_SHARE = 0.25
+"""Rows that have no address of their own are held in memory where they take no more of its limit."""
+
+
+class TemporaryFolder:
+    """A folder that is removed with the last object that holds this one."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="kpca-stream-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
 def is_out_of_core(X: Any) -> bool:
@@ -27,41 +42,96 @@ def is_out_of_core(X: Any) -> bool:
     return isinstance(X, da.Array | zarr.Array)
 
 
-def as_source(X: Any, folder: Callable[[], Path], memory_limit: int) -> Source:
-    """The rows of X as a source.
+def as_source(
+    X: Any, memory_limit: int, columns: Sequence[str] | None = None
+) -> tuple[Source, TemporaryFolder | None]:
+    """The rows of X as a source, and the folder that they lie in where they had to be written.
 
     Parameters
     ----------
     X : ndarray, zarr.Array or dask.array.Array of shape (n, d)
-    folder : callable
-        Gives a folder to keep the rows of a large Dask array in; called only for one.
+        The chunks of a Dask array may be uneven, empty or of unknown size.
     memory_limit : int
-        A Dask array of at most a quarter of it is held in memory.
+        Rows of a Dask array, or of a Zarr array that must be cast, are held in memory up to a quarter of it.
+    columns : sequence of str, optional
+        Names of the columns of an array in memory.
     """
-    if not isinstance(X, da.Array):
-        return open_source(X)
-    if X.ndim != 2:
-        raise DataError(f"X: got {X.ndim} dimensions, expected 2 (rows, columns); reshape it")
-    if not np.isnan(X.nbytes) and X.nbytes <= memory_limit / 4:
-        return open_source(np.ascontiguousarray(X.compute()))
-    return open_source(_stored(X, folder()))
+    held = IN_MEMORY_SHARE * memory_limit
+    if isinstance(X, da.Array):
+        check_matrix(X)
+        if X.nbytes <= held:  # an unknown size is NaN
+            return array_source(np.ascontiguousarray(X.compute())), None
+        return _written(_dask_blocks(X), X.shape[1], _float_type(X.dtype))
+    if not isinstance(X, zarr.Array):
+        return array_source(X, columns), None
+    source = array_source(X)
+    if source.rows() is not None or source.n_samples * source.n_features * source.dtype.itemsize <= held:
+        return source, None
+    return _written(source.blocks(0, source.n_samples), source.n_features, source.dtype)
 
 
-def _stored(X: da.Array, folder: Path) -> zarr.Array[Any]:
-    """X written block of rows by block of rows; its chunks may be uneven, empty or of unknown size."""
-    group = zarr.open_group(folder, mode="w", zarr_format=3)
-    dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.dtype(np.float64)
-    shape, chunks = (0, X.shape[1]), (CHUNK_ROWS, X.shape[1])
-    array = create_array(group, "rows", shape, chunks, dtype, dimensions=("row", "column"))
-    for block in _row_blocks(X):
+def array_source(X: Any, columns: Sequence[str] | None = None) -> Source:
+    """A NumPy or Zarr array as a source."""
+    if isinstance(X, zarr.Array):
+        return _whole(zarr_table("X", X))
+    return _whole(ArrayTable("X", X, None if columns is None else tuple(columns)))
+
+
+def _whole(table: Table) -> Source:
+    return Source(table, 0, table.n_rows, tuple(range(len(table.columns))))
+
+
+def check_matrix(X: Any) -> None:
+    """Refuse an array that is no matrix."""
+    if len(X.shape) != 2:
+        raise DataError(f"X: got {len(X.shape)} dimensions, expected 2 (rows, columns); reshape it")
+
+
+def without_zero_weights(
+    X: Any, sample_weight: Any, *, square: bool
+) -> tuple[Any, Array | None, Array | None]:
+    """Rows with their weights, those of weight 0 left out; of a square matrix also their columns.
+
+    Returns
+    -------
+    X : array of shape (n_kept, n_features)
+    weights : ndarray of shape (n_kept,) or None
+    kept : ndarray of bool of shape (n,) or None
+        Which rows these are; None where all are.
+    """
+    if sample_weight is None:
+        return X, None, None
+    weights = np.asarray(sample_weight, dtype=np.float64)
+    kept = weights != 0
+    if weights.shape != (X.shape[0],) or kept.all():
+        return X, weights, None  # what is wrong with other weights is said once the rows are counted
+    if not kept.any():
+        raise ConfigError("sample_weight: got zeros only, expected some weight > 0")
+    rows = da.from_array(X) if isinstance(X, zarr.Array) else X
+    rows = rows[kept]
+    return rows[:, kept] if square else rows, weights[kept], kept
+
+
+def _written(
+    blocks: Iterable[Array], n_features: int, dtype: np.dtype[Any]
+) -> tuple[Source, TemporaryFolder]:
+    folder = TemporaryFolder()
+    group = zarr.open_group(folder.path / "rows.zarr", mode="w", zarr_format=3)
+    chunks = (CHUNK_ROWS, n_features)
+    array = create_array(group, "rows", (0, n_features), chunks, dtype, dimensions=("row", "column"))
+    for block in blocks:
         n_before = array.shape[0]
-        array.resize((n_before + len(block), X.shape[1]))
+        array.resize((n_before + len(block), n_features))
         array[n_before:] = block
-    return array
+    return array_source(array), folder
 
 
-def _row_blocks(X: da.Array) -> Iterator[Array]:
+def _dask_blocks(X: da.Array) -> Iterator[Array]:
     blocks = X.rechunk({1: -1}).to_delayed()[:, 0]
     width = passes.n_workers()
     for start in range(0, len(blocks), width):
-        yield from dask.compute(*blocks[start : start + width])
+        yield from dask.compute(*blocks[start : start + width])  # type: ignore[attr-defined,no-untyped-call]
+
+
+def _float_type(dtype: Any) -> np.dtype[Any]:
+    return np.dtype(dtype if dtype in (np.float32, np.float64) else np.float64)

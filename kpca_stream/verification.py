@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import zarr
+from numpy.typing import NDArray
 
 from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.numerics import forecast as costs
 from kpca_stream.numerics.kernels import Precomputed
-from kpca_stream.numerics.tiles import TileGrid
+from kpca_stream.numerics.tiles import Tile, TileGrid
 from kpca_stream.results import Check, VerifyReport
 from kpca_stream.stages.centering import CentredGram, Means
 from kpca_stream.stages.gram import Gram
-from kpca_stream.stages.inspection import inspect_tiles
+from kpca_stream.stages.inspection import Inspection, inspect_tiles
 from kpca_stream.storage.basis import Basis, open_basis
 from kpca_stream.storage.layout import RunStore
 from kpca_stream.telemetry import Reporter
+
+Array = NDArray[Any]
 
 TOLERANCE = {"float32": 1e-4, "float64": 1e-8}
 """Largest relative difference of what is computed again to what is stored."""
@@ -32,10 +36,14 @@ def verify_store(path: str | Path, reporter: Reporter) -> VerifyReport:
     ------
     ConfigError
         If `path` is neither.
+    DataError
+        If what is there cannot be opened.
     """
     path = Path(path)
     if not (path / "zarr.json").exists():
-        raise ConfigError(f"{path} is neither a run's store nor a basis (it has no zarr.json); give the path of one")
+        raise ConfigError(
+            f"{path} is neither a run's store nor a basis (it has no zarr.json); give the path of one"
+        )
     with single_threaded_blas():
         if "identity" in _attributes(path):
             return VerifyReport(path=str(path), kind="gram", checks=tuple(_gram_checks(path, reporter)))
@@ -45,42 +53,73 @@ def verify_store(path: str | Path, reporter: Reporter) -> VerifyReport:
 def _attributes(path: Path) -> set[str]:
     try:
         return set(zarr.open_group(path, mode="r").attrs)
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}/zarr.json is damaged ({error}); restore it from a copy") from error
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        raise DataError(
+            f"{path}/zarr.json is damaged ({type(error).__name__}: {error}); restore it from a copy"
+        ) from error
 
 
 def _gram_checks(path: Path, reporter: Reporter) -> list[Check]:
     store = RunStore.open(path)
-    checks = [_readable("rows", lambda: _read_rows(store))]
-    tiles = store.group.get("tiles")
-    if isinstance(tiles, zarr.Array):
-        checks += _tile_checks(store, tiles, reporter)
-    return checks
+    checks = [_attempted("rows", lambda: _read_rows(store))]
+    tiles = _attempted("tiles", lambda: str(store.group.get("tiles")))
+    if not tiles.ok:
+        return [*checks, tiles]
+    found = store.group.get("tiles")
+    if isinstance(found, zarr.Array):
+        return checks + _tile_checks(store, found, reporter)
+    return [*checks, *_attempted_all("means", lambda: _mean_checks(store, None, "float64"))]
 
 
-def _tile_checks(store: RunStore, tiles: zarr.Array, reporter: Reporter) -> list[Check]:  # type: ignore[type-arg]
+def _tile_checks(store: RunStore, tiles: zarr.Array[Any], reporter: Reporter) -> list[Check]:
     grid = TileGrid(tiles.shape[0], tiles.chunks[0])
     present, asked = store.present_tiles(), set(grid.tiles())
     missing = sorted(asked - present)
     found = inspect_tiles(tiles, grid, present & asked, progress=reporter.step("tiles"))
+    n_present, n_damaged = len(asked) - len(missing), len(found.damaged)
     checks = [
-        Check(name="tiles", ok=not missing, detail=f"{len(asked) - len(missing)} of {grid.n_tiles}{_first(missing)}"),
         Check(
-            name="checksums", ok=not found.damaged, detail=f"{len(found.damaged)} tiles damaged{_first(found.damaged)}"
+            name="tiles", ok=not missing, detail=f"{n_present} of {grid.n_tiles}{_first('missing', missing)}"
+        ),
+        Check(
+            name="checksums",
+            ok=not n_damaged,
+            detail=f"{n_damaged} damaged{_first('damaged', found.damaged)}",
         ),
     ]
-    if missing or found.damaged or "row_means" not in store.group:
+    if missing or found.damaged:
         return checks
-    stored, diagonal = (np.asarray(store.group[name][...]) for name in ("row_means", "diagonal"))
-    weights = np.ones(grid.n_samples)
+    return checks + _attempted_all("means", lambda: _mean_checks(store, found, str(tiles.dtype)))
+
+
+def _mean_checks(store: RunStore, found: Inspection | None, precision: str) -> list[Check]:
+    """The stored means against each other and, where there are tiles, against those of the tiles."""
+    if "row_means" not in store.group:
+        return []
+    row_means, diagonal = _values(store, "row_means"), _values(store, "diagonal")
+    grand_mean, trace = (float(str(store.group.attrs[name])) for name in ("grand_mean", "trace"))
+    checks = [
+        _close("grand mean", row_means.mean(), grand_mean, precision, scale=np.abs(row_means).max()),
+        _close("trace", (diagonal - row_means).sum(), trace, precision, scale=np.abs(diagonal).sum()),
+    ]
+    if found is None:
+        return checks
+    weights = np.ones(len(row_means))
     offset = (diagonal - found.diagonal) / 2  # k'(x, x) = k(x, x) − 2 a(x)
     means = Means.of(found.row_sums, weights).unreduced(offset, weights)
-    return [*checks, _close("row means", means.row_means, stored, str(tiles.dtype))]
+    return [_close("row means", means.row_means, row_means, precision), *checks]
+
+
+def _values(store: RunStore, name: str) -> Array:
+    array = store.group[name]
+    if not isinstance(array, zarr.Array):
+        raise TypeError(f"{name} is no array")
+    return np.asarray(array[...])
 
 
 def _basis_checks(path: Path, reporter: Reporter) -> list[Check]:
     basis = open_basis(path)
-    readable = _readable("arrays", lambda: _read_basis(basis))
+    readable = _attempted("arrays", lambda: _read_basis(basis))
     if not readable.ok:
         return [readable]
     weights = np.ones(basis.n_samples) if basis.weights is None else basis.weights
@@ -91,26 +130,29 @@ def _basis_checks(path: Path, reporter: Reporter) -> list[Check]:
     checks = [
         readable,
         Check(name="orthonormality", ok=overlap <= limit, detail=f"off by {overlap:.1e} (limit {limit:.0e})"),
-        Check(name="centring", ok=centred <= limit, detail=f"component means {centred:.1e} (limit {limit:.0e})"),
+        Check(
+            name="centring", ok=centred <= limit, detail=f"component means {centred:.1e} (limit {limit:.0e})"
+        ),
     ]
-    if basis.rows is None or isinstance(basis.kernel, Precomputed):
+    if isinstance(basis.kernel, Precomputed):
         return checks
     return [*checks, *_product_checks(basis, a, weights, reporter)]
 
 
-def _product_checks(basis: Basis, a: np.ndarray, weights: np.ndarray, reporter: Reporter) -> list[Check]:  # type: ignore[type-arg]
+def _product_checks(basis: Basis, a: Array, weights: Array, reporter: Reporter) -> list[Check]:
     """One pass: residuals of the eigenpairs, and the row means."""
     if basis.rows is None:
-        return []
-    shape = costs.Shape(
-        basis.n_samples, len(basis.columns), basis.n_components, basis.kernel.name, np.dtype(basis.precision).itemsize
-    )
+        return [Check(name="rows", ok=False, detail="missing")]
     dtype = np.dtype(basis.precision)
+    shape = costs.Shape(
+        basis.n_samples, len(basis.columns), basis.n_components, basis.kernel.name, dtype.itemsize
+    )
     gram = Gram(basis.rows, basis.kernel, costs.grid_for(shape), dtype, "recompute", step=reporter.step)
     diagonal, offset = gram.terms()
     centred = CentredGram(gram.multiply, diagonal, weights, epsilon=float(np.finfo(dtype).eps))
     residuals = np.linalg.norm(centred(a) - a * basis.eigenvalues, axis=0) / basis.eigenvalues[0]
-    limit = max(2 * float(basis.facts.get("tol", 0.0)), TOLERANCE[basis.precision] * 1e-2)
+    told = max(basis.facts["residual_norms"], default=0.0)
+    limit = max(2 * told, centred.rounding / basis.eigenvalues[0], TOLERANCE[basis.precision] * 1e-2)
     worst = float(residuals.max())
     means = centred.means.unreduced(offset, weights)
     return [
@@ -119,11 +161,23 @@ def _product_checks(basis: Basis, a: np.ndarray, weights: np.ndarray, reporter: 
     ]
 
 
-def _readable(name: str, read: Callable[[], str]) -> Check:
+def _attempted(name: str, read: Callable[[], str]) -> Check:
+    """What `read` says of a thing, or that it cannot be read."""
     try:
         return Check(name=name, ok=True, detail=read())
-    except (ValueError, RuntimeError, OSError) as error:
+    except (ValueError, RuntimeError, OSError, KeyError, TypeError) as error:
         return Check(name=name, ok=False, detail=f"cannot be read: {error}")
+
+
+def _attempted_all(name: str, read: Callable[[], list[Check]]) -> list[Check]:
+    found: list[Check] = []
+
+    def collect() -> str:
+        found.extend(read())
+        return ""
+
+    attempt = _attempted(name, collect)
+    return found if attempt.ok else [attempt]
 
 
 def _read_rows(store: RunStore) -> str:
@@ -142,12 +196,14 @@ def _read_basis(basis: Basis) -> str:
     return f"{basis.n_samples} rows, {basis.n_components} components, checksums hold"
 
 
-def _close(name: str, found: np.ndarray, stored: np.ndarray, precision: str) -> Check:  # type: ignore[type-arg]
-    scale = max(float(np.abs(stored).max()), np.finfo(np.float64).tiny)
-    difference = float(np.abs(found - stored).max()) / scale
+def _close(
+    name: str, found: Any, stored: Any, precision: str, *, scale: np.floating[Any] | float | None = None
+) -> Check:
+    scale = np.abs(stored).max() if scale is None else scale
+    difference = float(np.abs(found - stored).max() / max(float(scale), np.finfo(np.float64).tiny))
     limit = TOLERANCE[precision]
     return Check(name=name, ok=difference <= limit, detail=f"off by {difference:.1e} (limit {limit:.0e})")
 
 
-def _first(tiles: list[tuple[int, int]]) -> str:
-    return f", first {tiles[0]}" if tiles else ""
+def _first(what: str, tiles: list[Tile]) -> str:
+    return f", first {what} {tiles[0]}" if tiles else ""

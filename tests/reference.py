@@ -13,7 +13,7 @@ Array = NDArray[Any]
 def squared_distances(X: Array, Y: Array) -> Array:
     """Squared Euclidean distances by direct differences, (n_x, n_y)."""
     differences = np.asarray(X, float)[:, None] - np.asarray(Y, float)[None]
-    return (differences**2).sum(axis=-1)
+    return np.asarray((differences**2).sum(axis=-1))
 
 
 def kernel(
@@ -21,33 +21,38 @@ def kernel(
 ) -> Array:
     """The kernel between the rows of X and those of Y, (n_x, n_y)."""
     X, Y = np.asarray(X, float), np.asarray(Y, float)
-    dot = np.einsum("id,jd->ij", X, Y)
+    dot: Array = np.asarray(np.einsum("id,jd->ij", X, Y))
     if name == "linear":
         return dot
     if name == "poly":
-        return (gamma * dot + coef0) ** degree
+        return np.asarray((gamma * dot + coef0) ** degree)
     if name == "sigmoid":
-        return np.tanh(gamma * dot + coef0)
+        return np.asarray(np.tanh(gamma * dot + coef0))
     if name == "rbf":
-        return np.exp(-gamma * squared_distances(X, Y))
+        return np.asarray(np.exp(-gamma * squared_distances(X, Y)))
     if name == "laplacian":
-        return np.exp(-gamma * np.abs(X[:, None] - Y[None]).sum(axis=-1))
+        return np.asarray(np.exp(-gamma * np.abs(X[:, None] - Y[None]).sum(axis=-1)))
     if name == "cosine":
         norms = np.outer(np.linalg.norm(X, axis=1), np.linalg.norm(Y, axis=1))
-        return np.divide(dot, norms, out=np.zeros_like(dot), where=norms > 0)
+        return np.asarray(np.divide(dot, norms, out=np.zeros_like(dot), where=norms > 0))
     raise ValueError(name)
 
 
 def centring_matrix(weights: Array) -> Array:
     """H = I - 1 w' / N, (n, n)."""
-    return np.eye(len(weights)) - np.outer(np.ones(len(weights)), weights) / weights.sum()
+    return np.asarray(np.eye(len(weights)) - np.outer(np.ones(len(weights)), weights) / weights.sum())
 
 
 def centred(K: Array, weights: Array | None = None) -> Array:
     """The centred Gram matrix S H K H' S with S = diag(sqrt(w)); H K H without weights."""
     w = np.ones(len(K)) if weights is None else np.asarray(weights, float)
     H, S = centring_matrix(w), np.diag(np.sqrt(w))
-    return S @ H @ K @ H.T @ S
+    return np.asarray(S @ H @ K @ H.T @ S)
+
+
+def spectrum(K: Array, weights: Array | None = None) -> Array:
+    """All eigenvalues of the centred Gram matrix, largest first, (n,)."""
+    return np.asarray(np.linalg.eigvalsh(centred(K, weights))[::-1])
 
 
 class Solution(NamedTuple):
@@ -82,7 +87,7 @@ def solve(K: Array, n_components: int, weights: Array | None = None) -> Solution
 
 def new_scores(solution: Solution, k_new: Array) -> Array:
     """Scores of new rows from their kernel with the training rows, (n_new, n)."""
-    return (k_new - solution.row_means) @ solution.coefficients
+    return np.asarray((k_new - solution.row_means) @ solution.coefficients)
 
 
 def reconstruction_error(
@@ -91,4 +96,4 @@ def reconstruction_error(
     """Squared feature-space distance of new rows to the model, (n_new,)."""
     w = np.ones(k_new.shape[1]) if weights is None else np.asarray(weights, float)
     to_mean = k_self - 2 * (k_new @ w) / w.sum() + solution.grand_mean
-    return to_mean - (new_scores(solution, k_new) ** 2).sum(axis=1)
+    return np.asarray(to_mean - (new_scores(solution, k_new) ** 2).sum(axis=1))

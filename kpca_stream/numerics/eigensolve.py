@@ -142,7 +142,7 @@ def block_lanczos(
 def dense(A: Array, *, wanted: Wanted) -> Eigenpairs:
     """Leading eigenpairs of a symmetric matrix A (n, n) by LAPACK, and the lowest eigenvalue with them."""
     n_samples = A.shape[0]
-    theta, U = eigh(A)
+    theta, U = eigh(A, driver="evd")
     theta, U = theta[::-1], U[:, ::-1]
     count = wanted(theta)
     kept = n_samples if count is None else min(count, n_samples)

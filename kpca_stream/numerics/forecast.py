@@ -16,9 +16,15 @@ from kpca_stream.numerics.multiply import STRIP_ROWS
 from kpca_stream.numerics.tiles import TileGrid
 
 TILE_ROWS = 2048
+TILE_BYTES = 16 * 2**20
+"""Of the rows of one side of a tile in float64; wider rows get lower tiles."""
+LEAST_TILE_ROWS = 64
+OPERAND_BYTES = 64 * 2**20
+"""Row tiles that a task holds ready for each side of its block."""
 MAX_TASKS = 5000
 EXPECTED_PASSES = 8
 CHECKPOINT_COPIES = 2
+SAMPLE_ROWS = 2000
 
 # Nominal rates of one core in float32; float64 takes twice as long.
 PRODUCTS_PER_SECOND = 1.0e11
@@ -44,6 +50,16 @@ class Shape:
     def width(self) -> int:
         """Columns of a block of vectors."""
         return block_width(min(self.n_components, self.n_samples), self.n_samples)
+
+    @property
+    def widest(self) -> int:
+        """Bytes of a number in the most precise passes."""
+        return 8 if self.mixed else self.itemsize
+
+    @property
+    def row_bytes(self) -> int:
+        """A row in float64, as far as a task holds it."""
+        return 0 if self.kernel == "precomputed" else 8 * self.n_features
 
     @property
     def evaluation_seconds(self) -> float:
@@ -72,7 +88,7 @@ def grid_for(shape: Shape, tile_rows: int | None = None) -> TileGrid:
     Shorter (to 20 ms) where there would be too few tasks to share out, longer where there would be more
     than 5,000.
     """
-    tile_rows = min(tile_rows or TILE_ROWS, shape.n_samples)
+    tile_rows = min(tile_rows or automatic_tile_rows(shape), shape.n_samples)
     seconds = shape.evaluation_seconds + shape.multiplication_seconds
     n_values = shape.n_samples**2 / 2
     target = min(max(n_values * seconds / 128, 0.02), 1.0)
@@ -84,6 +100,14 @@ def grid_for(shape: Shape, tile_rows: int | None = None) -> TileGrid:
     return grid
 
 
+def automatic_tile_rows(shape: Shape) -> int:
+    """2048, or the power of two below it at which a side of a tile keeps to its bytes."""
+    tile_rows = TILE_ROWS
+    while tile_rows > LEAST_TILE_ROWS and tile_rows * shape.row_bytes > TILE_BYTES:
+        tile_rows //= 2
+    return tile_rows
+
+
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
     """What a fit will take; bytes and seconds."""
@@ -91,6 +115,7 @@ class Forecast:
     disk_rows: int
     disk_tiles: int
     disk_vectors: int
+    memory_start: int
     memory_client: int
     memory_task: int
     memory_tiles: int
@@ -99,7 +124,9 @@ class Forecast:
     core_seconds: float
 
 
-def forecast(shape: Shape, grid: TileGrid, *, storage: str, method: str, max_columns: int, with_store: bool) -> Forecast:
+def forecast(
+    shape: Shape, grid: TileGrid, *, storage: str, method: str, max_columns: int, with_store: bool
+) -> Forecast:
     """The forecast of a fit by `method` with tiles in `storage`."""
     n_samples, itemsize = shape.n_samples, shape.itemsize
     passes = 1 if method == "dense" else EXPECTED_PASSES
@@ -112,33 +139,55 @@ def forecast(shape: Shape, grid: TileGrid, *, storage: str, method: str, max_col
         disk_rows=n_samples * shape.n_features * 8 if with_store else 0,
         disk_tiles=triangle if storage == "zarr" else 0,
         disk_vectors=vectors * (passes + CHECKPOINT_COPIES) if with_store else 0,
+        memory_start=start_bytes(shape),
         memory_client=client_bytes(shape, method, max_columns),
         memory_task=task_bytes(shape, grid, storage),
         memory_tiles=values * itemsize if storage == "memory" and method != "dense" else 0,
         evaluations=values * made,
         passes=passes,
-        core_seconds=values * (made * shape.evaluation_seconds + passes * 2 * shape.multiplication_seconds) + read,
+        core_seconds=values * (made * shape.evaluation_seconds + passes * 2 * shape.multiplication_seconds)
+        + read,
     )
 
 
+def start_bytes(shape: Shape) -> int:
+    """Memory while the kernel is resolved: the sample, its prepared copy, and the kernel of all its pairs."""
+    n_sampled = min(shape.n_samples, SAMPLE_ROWS)
+    return n_sampled * (2 * shape.row_bytes + 4 * 8 * n_sampled)
+
+
 def client_bytes(shape: Shape, method: str, max_columns: int) -> int:
-    """Memory of the eigensolve: the Krylov basis, its products, and blocks under way."""
+    """Memory of the caller: the sample, the Krylov basis, its products, and blocks under way."""
+    sample = min(shape.n_samples, SAMPLE_ROWS) * shape.row_bytes
     if method == "dense":
-        return 4 * shape.n_samples**2 * 8
+        return sample + 4 * shape.n_samples**2 * 8
     columns = min(max_columns, EXPECTED_PASSES * shape.width)
-    krylov = 2 * shape.n_samples * columns * (8 if shape.itemsize == 8 else 4)
-    return krylov + 6 * shape.n_samples * (shape.width + 1) * 8
+    krylov = 2 * shape.n_samples * columns * shape.widest
+    return sample + krylov + 6 * shape.n_samples * (shape.width + 1) * 8
 
 
 def task_bytes(shape: Shape, grid: TileGrid, storage: str) -> int:
-    """Memory of one task: both sides of its block, their vectors and sums, and one tile or strip."""
+    """Memory of one task: both sides of its block, their vectors and sums, and one tile or strip.
+
+    The sums count twice: those of a finished task wait until they are folded.
+    """
     rows = min(grid.tile_rows * grid.tiles_per_block, grid.n_samples)
-    features = 0 if shape.kernel == "precomputed" else shape.n_features
-    sides = 2 * rows * (features * 8 * 2 + 2 * (features + 2) * shape.itemsize)
-    vectors = 2 * rows * (shape.width + 1) * (8 + 8 + shape.itemsize)
-    strips = min(STRIP_ROWS, grid.tile_rows) * grid.tile_rows * (shape.itemsize + 8)
-    tile = grid.tile_rows**2 * shape.itemsize * 2 if storage == "zarr" else 0
-    return int(sides + vectors + strips + tile)
+    tile_rows = min(grid.tile_rows, grid.n_samples)
+    held, making = _operand_row_bytes(shape)
+    side = min(rows * held, max(OPERAND_BYTES, tile_rows * held))
+    vectors = 2 * rows * (shape.width + 1) * (8 + 8 + 2 * shape.widest)
+    strips = min(STRIP_ROWS, tile_rows) * tile_rows * (shape.widest + 8)
+    tile = tile_rows**2 * shape.itemsize * 3 if storage == "zarr" else 0
+    return int(2 * side + tile_rows * making + vectors + strips + tile)
+
+
+def _operand_row_bytes(shape: Shape) -> tuple[int, int]:
+    """Memory of a row made ready for a tile, and what making it takes besides."""
+    points = shape.row_bytes
+    cast = points * shape.widest // 8
+    if shape.kernel == "rbf":
+        return points + 2 * cast, 2 * points  # the row as loaded, and factors before they are cast
+    return points + (cast if shape.widest == 4 else 0), 2 * points
 
 
 def krylov_columns(shape: Shape, memory_limit: int) -> int:
@@ -147,8 +196,8 @@ def krylov_columns(shape: Shape, memory_limit: int) -> int:
     return int(memory_limit / 3 / (2 * shape.n_samples * itemsize))
 
 
-def resolved_storage(storage: str, shape: Shape, grid: TileGrid, memory_limit: int, *, with_store: bool) -> Any:
-    """Where tiles go: as asked, else memory if they take less than half of it, else computed again every pass.
+def resolved_storage(storage: str, shape: Shape, memory_limit: int, *, with_store: bool) -> Any:
+    """Where tiles go: as asked, else memory if they take less than half of it, else they are recomputed.
 
     A function of one's own is slow enough to be worth its tiles on disk.
     """

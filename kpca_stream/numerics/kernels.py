@@ -24,6 +24,7 @@ BlockFunction = Callable[[Array, Array], Array]
 
 # Largest error of the exponent that a float32 product may leave; beyond it the product is in float64.
 EXPONENT_ERROR = 1e-6
+FEW_ROWS = 256
 
 
 class Loadable(Protocol):
@@ -55,8 +56,10 @@ class Preparation:
         # A copy also of float64 rows: a product of one buffer with itself takes another path in BLAS.
         P = np.array(X, dtype=np.float64)
         if self.centre is not None:
-            P = P - self.centre
-        return P if self.multiplier is None else np.asarray(P * self.multiplier)
+            P -= self.centre
+        if self.multiplier is not None:
+            P *= self.multiplier
+        return P
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +74,12 @@ class Operand:
     left: Array
     right: Array
     bound: float = 0.0
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that its arrays take."""
+        arrays = {id(array): array.nbytes for array in (self.points, self.left, self.right)}
+        return sum(arrays.values())
 
     def strip(self, start: int, stop: int) -> Self:
         """The same for rows ``start`` to ``stop``."""
@@ -120,7 +129,11 @@ class Kernel(ABC):
     def matrix(self, X: Array, Y: Array) -> Array:
         """k'(x_i, y_j) in float64, shape (n_x, n_y), for a few rows."""
         out = np.empty((len(X), len(Y)))
-        self.fill(self.operand(X, out.dtype), self.operand(Y, out.dtype), out)
+        for i in range(0, len(X), FEW_ROWS):
+            A = self.operand(X[i : i + FEW_ROWS], out.dtype)
+            for j in range(0, len(Y), FEW_ROWS):
+                B = self.operand(Y[j : j + FEW_ROWS], out.dtype)
+                self.fill(A, B, out[i : i + FEW_ROWS, j : j + FEW_ROWS])
         return out
 
 

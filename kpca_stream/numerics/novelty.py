@@ -54,8 +54,10 @@ def reconstruction_error(self_similarity: Array, scores: Array) -> Array:
     return np.asarray(np.maximum(self_similarity - np.einsum("ij,ij->i", scores, scores), 0.0))
 
 
-def thresholds(error: Array, t2: Array, n_samples: float, *, quantile: float) -> Thresholds:
-    """Thresholds from training values.
+def thresholds(
+    error: Array, t2: Array, n_samples: float, *, quantile: float, weights: Array | None = None
+) -> Thresholds:
+    """Thresholds from training values; a row of weight w counts as w copies.
 
     Every row was fitted, and pulls the model towards itself by its leverage h_i = 1/n + T²_i/(n − 1); what an
     unseen row would show is close to e_i/(1 − h_i)² and T²_i/(1 − h_i)², as for the prediction residuals of a
@@ -63,17 +65,39 @@ def thresholds(error: Array, t2: Array, n_samples: float, *, quantile: float) ->
     """
     slack = np.maximum(1.0 - (1.0 / n_samples + t2 / max(n_samples - 1, 1)), 1e-6) ** 2
     error, t2 = error / slack, t2 / slack
-    level = _joint_level(error, t2, 1.0 - quantile)
+    errors, distances = _Distribution(error, weights), _Distribution(t2, weights)
+    # The tail level, the same for both, at which 1 − quantile of the rows pass either limit: a row passes one
+    # of them as soon as the level exceeds the smaller of its two tail ranks.
+    ranks = np.minimum(errors.tail_ranks(), distances.tail_ranks())
+    level = _Distribution(ranks, weights).quantiles(1.0 - quantile)
     grid = np.linspace(0.0, 1.0, N_QUANTILES)
-    limit_e, limit_t2 = (float(np.quantile(values, 1.0 - level)) for values in (error, t2))
-    return Thresholds(quantile, limit_e, limit_t2, np.quantile(error, grid), np.quantile(t2, grid))
+    limit_e, limit_t2 = (float(values.quantiles(1.0 - level)) for values in (errors, distances))
+    return Thresholds(quantile, limit_e, limit_t2, errors.quantiles(grid), distances.quantiles(grid))
 
 
-def _joint_level(error: Array, t2: Array, share: float) -> float:
-    """The tail level, the same for both, at which `share` of the rows pass either limit (bisection)."""
-    low, high = share / 2, share
-    for _ in range(30):
-        level = (low + high) / 2
-        passed = (error > np.quantile(error, 1 - level)) | (t2 > np.quantile(t2, 1 - level))
-        low, high = (level, high) if passed.mean() < share else (low, level)
-    return (low + high) / 2
+class _Distribution:
+    """Values of rows (n_rows,), each as often as its weight says."""
+
+    def __init__(self, values: Array, weights: Array | None) -> None:
+        order = np.argsort(values)
+        self.values = values
+        self.sorted = values[order]
+        self.ends = np.cumsum(np.ones(len(values)) if weights is None else weights[order])
+        self.total = self.ends[-1]
+
+    def quantiles(self, q: Any) -> Array:
+        """Linear between neighbours, as `numpy.quantile` of the repeated values."""
+        position = np.asarray(q) * max(self.total - 1, 0.0)
+        below = np.floor(position)
+        low, high = self._copy(below), self._copy(below + 1)
+        return np.asarray(low + (position - below) * (high - low))
+
+    def tail_ranks(self) -> Array:
+        """The share of the other copies that are at least as large, for each value; ties share theirs."""
+        first = np.searchsorted(self.sorted, self.values, side="left")
+        before = np.where(first > 0, self.ends[first - 1], 0.0)
+        return np.asarray(np.maximum(self.total - before - 1, 0.0) / self.total)
+
+    def _copy(self, position: Array) -> Array:
+        found = np.searchsorted(self.ends, position, side="right")
+        return np.asarray(self.sorted[np.minimum(found, len(self.sorted) - 1)])

@@ -141,8 +141,8 @@ class Observer:
 
 
 def canonical(X: NDArray[np.float64]) -> NDArray[np.float64]:
-    """X as little-endian float64 in C order, with one kind of NaN."""
-    missing = np.isnan(X)
-    if missing.any():
-        X = np.where(missing, np.nan, X)
-    return np.ascontiguousarray(X, "<f8")
+    """X as little-endian float64 in C order, with one kind of NaN and of zero."""
+    canonical = np.array(X, "<f8", order="C")
+    canonical += 0.0  # -0.0 becomes 0.0
+    canonical[np.isnan(canonical)] = np.nan
+    return canonical

@@ -114,4 +114,4 @@ def centre(K: Array, weights: Array) -> Array:
     # Both means are known to rounding only; a second round leaves rows that sum to zero.
     centred -= (centred @ weights / total)[:, None]
     centred -= weights @ centred / total
-    return np.asarray(root[:, None] * (centred + centred.T) / 2 * root)
+    return np.asarray(np.outer(root, root) * (centred + centred.T) / 2)

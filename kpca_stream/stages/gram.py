@@ -17,6 +17,7 @@ import zarr
 from numpy.typing import NDArray
 
 from kpca_stream import passes
+from kpca_stream.numerics.forecast import OPERAND_BYTES
 from kpca_stream.numerics.kernels import Kernel, Operand, as_operand
 from kpca_stream.numerics.multiply import Strip, computed_strips, kept, multiply_tile, stored_strips
 from kpca_stream.numerics.tiles import Tile, TileGrid
@@ -91,18 +92,35 @@ class BlockTask:
 
 
 class Operands:
-    """The row tiles of one side of a block, each made ready when it is first needed."""
+    """The row tiles of one side of a block, each made ready when it is needed.
+
+    The first ones are held, and the last one, within a fixed budget.
+    """
 
     def __init__(self, task: BlockTask, rows: Rows, start: int) -> None:
         self.task, self.rows, self.start = task, rows, start
-        self.made: dict[int, Operand] = {}
+        self.held: dict[int, Operand] = {}
+        self.free = OPERAND_BYTES
+        self.last: tuple[int, Operand] | None = None
 
     def __getitem__(self, tile: int) -> Operand:
-        if tile not in self.made:
-            a, b = self.task.grid.rows(tile)
-            rows = self.rows.part(a - self.start, b - self.start)
-            self.made[tile] = as_operand(self.task.kernel, rows, (a, b), self.task.dtype)
-        return self.made[tile]
+        if tile in self.held:
+            return self.held[tile]
+        if self.last is not None and self.last[0] == tile:
+            return self.last[1]
+        self.last = None
+        operand = self._made(tile)
+        if 2 * operand.nbytes <= self.free:  # the last one needs room too
+            self.free -= operand.nbytes
+            self.held[tile] = operand
+        else:
+            self.last = tile, operand
+        return operand
+
+    def _made(self, tile: int) -> Operand:
+        a, b = self.task.grid.rows(tile)
+        rows = self.rows.part(a - self.start, b - self.start)
+        return as_operand(self.task.kernel, rows, (a, b), self.task.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,10 +161,18 @@ def tiles_of_block(task: BlockTask) -> list[Array]:
     ]
 
 
-def terms_of_rows(kernel: Kernel, rows: Rows, address: tuple[int, int]) -> tuple[Array, Array]:
-    """k'(x_i, x_i) and a(x_i) of a row block, both (n_rows,)."""
-    A = as_operand(kernel, rows, address, np.float64)
-    return kernel.diagonal(A), kernel.offset(A)
+def terms_of_rows(
+    kernel: Kernel, rows: Rows, address: tuple[int, int], tile_rows: int
+) -> tuple[Array, Array]:
+    """k'(x_i, x_i) and a(x_i) of a row block, both (n_rows,), tile by tile."""
+    first, end = address
+    terms = []
+    for start in range(first, end, tile_rows):
+        stop = min(start + tile_rows, end)
+        A = as_operand(kernel, rows.part(start - first, stop - first), (start, stop), np.float64)
+        terms.append((kernel.diagonal(A), kernel.offset(A)))
+    diagonal, offset = (np.concatenate(parts) for parts in zip(*terms, strict=True))
+    return diagonal, offset
 
 
 @dataclass
@@ -201,7 +227,8 @@ class Gram:
         """
         V = np.ascontiguousarray(V, dtype=self.dtype)
         self._n_passes += 1
-        ledger = _Ledger.of(self.store, f"{self.dtype}-{self._n_passes:03d}", V)
+        name = f"{self.dtype}-{self._n_passes:03d}"
+        ledger = _Ledger.of(self.store, name, V, self.grid.tiles_per_block)
         total, first = ledger.restored()
         if first < self.grid.n_tasks:
             self._run(V, total, ledger, first)
@@ -211,9 +238,12 @@ class Gram:
     def terms(self) -> tuple[Array, Array]:
         """The diagonal k'(x_i, x_i) and the offsets a(x_i), both (n,) in float64."""
         addresses = [self.grid.block_rows(block) for block in range(self.grid.block_side)]
-        calls = [passes.Call(terms_of_rows, (self.kernel, self.rows.part(*a), a)) for a in addresses]
+        calls = [
+            passes.Call(terms_of_rows, (self.kernel, self.rows.part(*a), a, self.grid.tile_rows))
+            for a in addresses
+        ]
         results: list[tuple[Array, Array]] = []
-        passes.run(calls, lambda _, result: results.append(result))
+        passes.run(calls, lambda _, result: results.append(result), at_once=self.at_once)
         diagonal, offset = (np.concatenate(parts) for parts in zip(*results, strict=True))
         return diagonal, offset
 
@@ -306,18 +336,19 @@ class _Ledger:
 
     store: RunStore | None
     name: str
-    checksum: int
+    belongs_to: list[int]
     shape: tuple[int, int]
 
     @classmethod
-    def of(cls, store: RunStore | None, name: str, V: Array) -> _Ledger:
-        checksum = 0 if store is None else zlib.crc32(V.data)
-        return cls(store, name, checksum, (V.shape[0], V.shape[1]))
+    def of(cls, store: RunStore | None, name: str, V: Array, tiles_per_block: int) -> _Ledger:
+        # What was folded counts only for the same vectors in the same tasks.
+        belongs_to = [] if store is None else [zlib.crc32(V.data), tiles_per_block]
+        return cls(store, name, belongs_to, (V.shape[0], V.shape[1]))
 
     def restored(self) -> tuple[Array, int]:
         found = None if self.store is None else self.store.checkpoints.load(self.name)
         # Sums of another block of vectors belong to a solve that took another way.
-        if found is None or found[1]["checksum"] != self.checksum:
+        if found is None or found[1].get("belongs_to") != self.belongs_to:
             return np.zeros(self.shape), 0
         arrays, facts = found
         return arrays["sums"], int(facts["n_folded"])
@@ -325,5 +356,5 @@ class _Ledger:
     def save(self, sums: Array, n_folded: int) -> None:
         if self.store is not None:
             self.store.checkpoints.save(
-                self.name, {"sums": sums}, {"n_folded": n_folded, "checksum": self.checksum}
+                self.name, {"sums": sums}, {"n_folded": n_folded, "belongs_to": self.belongs_to}
             )

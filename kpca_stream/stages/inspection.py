@@ -63,7 +63,7 @@ def inspect_tiles(
 
 
 def sums_of_tile(tiles: zarr.Array[Any], grid: TileGrid, tile: Tile) -> tuple[Array, Array, Array] | None:
-    """Sums over columns and over rows, and the diagonal, all in float64; None where the tile cannot be read."""
+    """Sums over columns and over rows, and the diagonal, in float64; None where the tile cannot be read."""
     T = read_tile(tiles, grid, tile)
     if T is None:
         return None

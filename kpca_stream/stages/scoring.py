@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,18 +11,50 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpca_stream import passes
-from kpca_stream.errors import DataError
+from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.numerics import novelty
 from kpca_stream.numerics.kernels import MatrixOperand, Operand, Precomputed, as_operand
 from kpca_stream.numerics.projection import project
-from kpca_stream.storage.basis import Basis
+from kpca_stream.storage.basis import Basis, BasisAddress
 from kpca_stream.storage.rows import ArrayRows, Rows
 from kpca_stream.storage.scores import PartWriter
-from kpca_stream.storage.source import Source
+from kpca_stream.storage.source import Source, open_source
 
 Array = NDArray[Any]
 
 BLOCK_ROWS = 4096
+
+
+def open_like(path: str, rows: str | None, basis: Basis, *, chosen: bool) -> Source:
+    """Open rows to score, with the columns that `basis` was fitted on.
+
+    Parameters
+    ----------
+    path, rows : str, str or None
+        As for `open_source`.
+    basis : Basis
+        Its columns are found by name. Numbered ones, which have no names, stand for all columns of numbers,
+    chosen : bool
+        unless they were chosen from a file that had more.
+
+    Raises
+    ------
+    DataError
+        If there are no such columns.
+    """
+    source = open_source(path, rows=rows)
+    numbered = tuple(str(position) for position in range(len(basis.columns)))
+    try:
+        if basis.columns != numbered or (chosen and source.columns != numbered):
+            return open_source(path, rows=rows, columns=basis.columns)
+    except ConfigError as error:
+        raise DataError(f"{error}; the basis was fitted on it: score rows of the same columns") from error
+    if source.n_features != len(numbered):
+        raise DataError(
+            f"{source.name}: got {source.n_features} columns of numbers, expected {len(numbered)}, as the "
+            "basis was fitted on; score rows of the same columns"
+        )
+    return source
 
 
 class Scores(NamedTuple):
@@ -38,7 +70,9 @@ class Scores(NamedTuple):
     novelty: Array
 
 
-def score_block(basis: Basis, rows: Rows, diagonal: Array | None = None) -> Scores:
+def score_block(
+    basis: Basis, rows: Rows, diagonal: Array | None = None, locate: Callable[[int], str] | None = None
+) -> Scores:
     """Score a block of rows, in memory.
 
     Parameters
@@ -48,17 +82,26 @@ def score_block(basis: Basis, rows: Rows, diagonal: Array | None = None) -> Scor
         New rows (n_rows, d); for a precomputed kernel (n_rows, n), its values between new and training rows.
     diagonal : ndarray of shape (n_rows,), optional
         k(x, x) of the new rows, for a precomputed kernel.
+    locate : callable, optional
+        Names a row of these in an error.
+
+    Raises
+    ------
+    DataError
+        If a score overflows, or what is stored of the basis is damaged.
     """
     dtype = np.dtype(basis.precision)
     A = as_operand(basis.kernel, rows, (0, rows.shape[0]), dtype)
-    found = project(
-        basis.kernel,
-        A,
-        _training(basis, dtype),
-        centring=basis.centring,
-        total_weight=basis.total_weight,
-        dtype=dtype,
-    )
+    with np.errstate(over="ignore", invalid="ignore"):  # told by the row's name instead
+        found = project(
+            basis.kernel,
+            A,
+            _training(basis, dtype),
+            centring=basis.centring,
+            total_weight=basis.total_weight,
+            dtype=dtype,
+        )
+    _refuse_overflow(basis.kernel.name, found.scores, locate or "row {} of these".format)
     t2 = novelty.hotelling_t2(found.scores, basis.eigenvalues, basis.total_weight)
     own = diagonal if isinstance(basis.kernel, Precomputed) else basis.kernel.diagonal(A)
     error = None
@@ -80,7 +123,11 @@ def score_rows(
     calls = [
         passes.Call(
             score_block,
-            (basis, rows.part(a, min(a + BLOCK_ROWS, rows.shape[0])), None if diagonal is None else diagonal[a : a + BLOCK_ROWS]),
+            (
+                basis,
+                rows.part(a, min(a + BLOCK_ROWS, rows.shape[0])),
+                None if diagonal is None else diagonal[a : a + BLOCK_ROWS],
+            ),
         )
         for a in starts
     ]
@@ -97,7 +144,12 @@ class PartResult(NamedTuple):
 
 
 def write_part(
-    basis: Basis, source: Source, first_row: int, path: Path, metadata: dict[str, str], on_missing: str
+    address: BasisAddress,
+    source: Source,
+    first_row: int,
+    path: Path,
+    metadata: dict[str, str],
+    on_missing: str,
 ) -> PartResult | DataError:
     """The task: score the rows of `source` block by block into one file, written whole or not at all.
 
@@ -106,11 +158,15 @@ def write_part(
     """
     n_rows = n_novel = 0
     try:
+        basis = address.open()
         with PartWriter(path, basis.n_components, metadata) as writer:
             for first, block in _blocks(source):
                 kept = _finite(source, first, block, on_missing)
-                scores = score_block(basis, ArrayRows(block[kept]))
-                writer.write(np.flatnonzero(kept) + first + first_row, *scores)
+                positions = np.flatnonzero(kept) + first
+                scores = score_block(
+                    basis, ArrayRows(block[kept]), locate=partial(_locate, source, positions)
+                )
+                writer.write(positions + first_row, *scores)
                 n_rows += int(kept.sum())
                 n_novel += int(scores.novelty.sum())
     except DataError as error:
@@ -126,21 +182,38 @@ def _blocks(source: Source) -> Iterator[tuple[int, Array]]:
         first += len(block)
 
 
+def _locate(source: Source, positions: Array, row: int) -> str:
+    return source.locate(int(positions[row]))
+
+
 def _finite(source: Source, first: int, block: Array, on_missing: str) -> Array:
     finite = np.isfinite(block)
     kept = np.asarray(finite.all(axis=1))
     if on_missing == "error" and not kept.all():
         row, column = (int(index) for index in np.argwhere(~finite)[0])
         raise DataError(
-            f"{source.locate(first + row)}, column {source.columns[column]!r}: got {block[row, column]}, expected a finite "
-            "number; repair the data or set data.on_missing: drop"
+            f"{source.locate(first + row)}, column {source.columns[column]!r}: got {block[row, column]}, "
+            "expected a finite number; repair the data or set data.on_missing: drop"
         )
     return kept
 
 
+def _refuse_overflow(kernel: str, scores: Array, locate: Callable[[int], str]) -> None:
+    finite = np.isfinite(scores).all(axis=1)
+    if not finite.all():
+        raise DataError(
+            f"{locate(int(np.argmin(finite)))}: kernel {kernel} gives infinite or missing scores, expected "
+            "finite ones; leave the row out, or look whether its scale is that of the rows trained on"
+        )
+
+
 def _training(basis: Basis, dtype: np.dtype[Any]) -> Iterator[tuple[Operand, Array, Array]]:
     for address, rows, coefficients, weights in basis.blocks():
-        B = MatrixOperand.of(None, *address) if rows is None else as_operand(basis.kernel, rows, address, dtype)
+        B = (
+            MatrixOperand.of(None, *address)
+            if rows is None
+            else as_operand(basis.kernel, rows, address, dtype)
+        )
         yield B, coefficients, weights
 
 

@@ -85,7 +85,7 @@ def sweep(
     seed: int,
     on_missing: Literal["error", "drop"] = "error",
     store: zarr.Group | None = None,
-    existing: Rows | None = None,
+    claimed: Callable[[str], None] | None = None,
     sample_rows: int = 2000,
     progress: Progress | None = None,
 ) -> Sweep:
@@ -102,8 +102,9 @@ def sweep(
     store : zarr.Group, optional
         Where the rows are written, as array ``rows``, if they cannot be used where they lie. Without it
         they stay in memory and there is no fingerprint.
-    existing : Rows, optional
-        Where an earlier look at the same source left the rows: only looked at again, not written.
+    claimed : callable, optional
+        Given for a store in use: takes the fingerprint, and raises if the store belongs to other rows. Until
+        then nothing is written, and rows that an earlier look left there are not written again.
     sample_rows : int
         Upper limit of rows in the sample.
     progress : callable, optional
@@ -119,13 +120,19 @@ def sweep(
         raise ConfigError(f"data.on_missing: got {on_missing!r}, expected 'error' or 'drop'")
     in_place = _rows_in_place(source, store)
     look = Look(seed, sample_rows, _hash_limit(source, seed, sample_rows, on_missing), store is not None)
-    sink = _sink(source, store) if in_place is None else Sink()
-    total = _look_at_all(source, look, sink, progress)
+    sink = _sink(source, store) if in_place is None and claimed is None else None
+    total = _look_at_all(source, look, sink or Sink(), progress)
     seen = total.seen
     if on_missing == "error":
         _refuse_bad(source, seen)
     moments, sample = _checked(source, seen)
-    if in_place is not None and seen.n_dropped:
+    fingerprint = seen.fingerprint(source.n_features) if look.has_digest else None
+    if claimed is not None and fingerprint is not None:
+        claimed(fingerprint)
+    rows = in_place if not seen.n_dropped else None
+    if rows is None and sink is None:
+        rows = _rows_of_before(store, fingerprint)
+    if rows is None and sink is None:
         sink = _sink(source, store)
         total = _look_at_all(source, replace(look, has_digest=False), sink, progress)
     return Sweep(
@@ -134,9 +141,9 @@ def sweep(
         columns=source.columns,
         moments=moments,
         sample=sample.X,
-        fingerprint=seen.fingerprint(source.n_features) if look.has_digest else None,
+        fingerprint=fingerprint,
         n_dropped=seen.n_dropped,
-        rows=in_place if in_place is not None and not seen.n_dropped else _written_rows(sink, total),
+        rows=rows if rows is not None else _written_rows(sink or Sink(), total, fingerprint),
     )
 
 
@@ -229,12 +236,21 @@ def _sink(source: Source, store: zarr.Group | None) -> Sink:
     return Sink(create_array(store, "rows", shape, chunks, source.dtype, dimensions=("row", "column")))
 
 
-def _written_rows(sink: Sink, total: _Total) -> Rows:
+def _written_rows(sink: Sink, total: _Total, fingerprint: str | None) -> Rows:
     if sink.array is None:
         return ArrayRows(total.rows_in_memory)
     if total.seen.n_dropped:
         close_gaps(sink.array, WINDOW_ROWS, total.n_kept)
+    sink.array.attrs["fingerprint"] = fingerprint
     return ZarrRows.whole(sink.array)
+
+
+def _rows_of_before(store: zarr.Group | None, fingerprint: str | None) -> Rows | None:
+    """Rows that an earlier look at the same source wrote to the end."""
+    array = None if store is None else store.get("rows")
+    if not isinstance(array, zarr.Array) or array.attrs.get("fingerprint") != fingerprint:
+        return None
+    return ZarrRows.whole(array)
 
 
 def _hash_limit(source: Source, seed: int, sample_rows: int, on_missing: str) -> int:

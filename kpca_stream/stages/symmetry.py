@@ -41,9 +41,10 @@ def check_symmetry(rows: Rows, *, progress: Callable[[int, int], None] | None = 
     limit = LARGEST_ASYMMETRY if rows.dtype.itemsize == 8 else float(np.finfo(rows.dtype).eps)
     if worst.difference > limit * largest:
         raise DataError(
-            f"the precomputed kernel is not symmetric: |K[{worst.row},{worst.column}] − K[{worst.column},{worst.row}]| is "
-            f"{worst.difference:.3g} where the largest entry is {largest:.3g}; expected a symmetric matrix: average it "
-            "with its transpose if that is what you mean"
+            "the precomputed kernel is not symmetric: "
+            f"|K[{worst.row},{worst.column}] − K[{worst.column},{worst.row}]| is {worst.difference:.3g} "
+            f"where the largest entry is {largest:.3g}; expected a symmetric matrix: average it with its "
+            "transpose if that is what you mean"
         )
 
 

@@ -1,115 +1,73 @@
-"""The frozen persisted training basis: all that scoring needs, and nothing that needs the training data's files."""
+"""The persisted training basis: a Zarr group that opens without the training data's files.
+
+Chunks carry checksums; the group's attributes carry digests of themselves and of the arrays' descriptions, so
+that nothing changed is ever scored with.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import Any, Self
 
 import numpy as np
 import zarr
-from numpy.typing import NDArray
 
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.numerics.kernels import Kernel, Own, Preparation, RowPairs
 from kpca_stream.numerics.novelty import Thresholds
 from kpca_stream.numerics.resolve import KernelSpec, find_name, make_kernel
+from kpca_stream.storage.frozen import CHUNK_ROWS, Basis
 from kpca_stream.storage.layout import create_array, remove_tree, write_array
-from kpca_stream.storage.rows import ArrayRows, Rows, ZarrRows
+from kpca_stream.storage.rows import ZarrRows
 
-Array = NDArray[Any]
+__all__ = ["Basis", "BasisAddress", "open_basis", "save_basis"]
 
 FORMAT_VERSION = 1
-CHUNK_ROWS = 2048
 
 
-@dataclass(frozen=True, eq=False)
-class Basis:
-    """A fitted basis.
+@dataclass(frozen=True)
+class BasisAddress:
+    """A stored basis as tasks carry it: a path, not arrays.
 
     Parameters
     ----------
-    kernel : Kernel
-        With all its numbers, and what is done to rows first.
-    precision : {"float32", "float64"}
-        In which kernel values are computed at scoring.
-    columns : tuple of str
-        Names of the columns, in order.
-    n_samples : int
-        Training rows.
-    rows : Rows or None
-        The training rows (n, d); None for a precomputed kernel.
-    coefficients : Rows
-        α (n, k), float64.
-    weights : ndarray of shape (n,) or None
-        None stands for ones.
-    eigenvalues : ndarray of shape (k,)
-        Of the centred Gram matrix, positive, largest first.
-    centring : ndarray of shape (k,)
-        αᵀm of the reduced kernel.
-    reduced_grand_mean : float
-        Grand mean of the reduced kernel.
-    row_means : ndarray of shape (n,)
-        Of K itself.
-    grand_mean, trace : float
-        Of K itself; of the centred matrix.
-    thresholds : Thresholds
-        Of reconstruction error and T².
-    facts : dict
-        How it was made: source, fingerprint, method, passes, residuals.
+    path : Path
+    in_memory : bool
+        Whether each process loads it once, or reads it block by block as it scores.
+    stamp : int
+        When it was written, which tells it from another one that lay there before.
     """
 
-    kernel: Kernel
-    precision: str
-    columns: tuple[str, ...]
-    n_samples: int
-    rows: Rows | None
-    coefficients: Rows
-    weights: Array | None
-    eigenvalues: Array
-    centring: Array
-    reduced_grand_mean: float
-    row_means: Array
-    grand_mean: float
-    trace: float
-    thresholds: Thresholds
-    facts: dict[str, Any]
+    path: Path
+    in_memory: bool
+    stamp: int
 
-    @property
-    def n_components(self) -> int:
-        """Components kept."""
-        return len(self.eigenvalues)
+    @classmethod
+    def of(cls, path: Path, memory: int) -> Self:
+        """The basis at `path`, to be loaded where it takes no more than `memory` bytes."""
+        basis = open_basis(path)
+        n_bytes = 8 * basis.n_samples * (len(basis.columns) + basis.n_components)
+        return cls(Path(path).absolute(), n_bytes <= memory, (Path(path) / "zarr.json").stat().st_mtime_ns)
 
-    @property
-    def total_weight(self) -> float:
-        """N = Σ w: the number of rows that were seen, copies counted."""
-        return float(self.n_samples if self.weights is None else self.weights.sum())
+    def open(self) -> Basis:
+        """The basis; from the second time on in a process, the same one."""
+        with _opening:
+            return _opened(self)
 
-    @property
-    def explained_variance(self) -> Array:
-        """μ_j/(N − 1), shape (k,)."""
-        return self.eigenvalues / max(self.total_weight - 1, 1)
 
-    @property
-    def explained_variance_ratio(self) -> Array:
-        """μ_j/tr K̃, shape (k,)."""
-        return self.eigenvalues / self.trace if self.trace > 0 else np.zeros_like(self.eigenvalues)
+_opening = Lock()
 
-    def blocks(self) -> Iterator[tuple[tuple[int, int], Rows | None, Array, Array]]:
-        """Training rows in order: address, rows, coefficients (b, k) and weights (b,) of each block."""
-        for start in range(0, self.n_samples, CHUNK_ROWS):
-            address = start, min(start + CHUNK_ROWS, self.n_samples)
-            weights = np.ones(address[1] - start) if self.weights is None else self.weights[slice(*address)]
-            rows = None if self.rows is None else self.rows.part(*address)
-            yield address, rows, self.coefficients.part(*address).load(), weights
 
-    def in_memory(self) -> Basis:
-        """The same with all arrays loaded."""
-        rows = None if self.rows is None else ArrayRows(self.rows.load())
-        return replace(self, rows=rows, coefficients=ArrayRows(self.coefficients.load()))
+@lru_cache(maxsize=1)
+def _opened(address: BasisAddress) -> Basis:
+    basis = open_basis(address.path)
+    return basis.in_memory() if address.in_memory else basis
 
 
 def save_basis(basis: Basis, path: Path) -> None:
@@ -130,7 +88,7 @@ def save_basis(basis: Basis, path: Path) -> None:
     remove_tree(partial)
     partial.parent.mkdir(parents=True, exist_ok=True)
     group = zarr.open_group(partial, mode="w", zarr_format=3)
-    arrays = _write_arrays(group, basis)
+    arrays = _write_arrays(partial, group, basis)
     content = {**attributes, "arrays": arrays}
     group.attrs.update({"kpca_stream": content, "digest": _digest(content)})
     partial.rename(path)
@@ -144,26 +102,36 @@ def open_basis(path: Path) -> Basis:
     ConfigError
         If there is none.
     DataError
-        If its format is not known, or what is stored was changed.
+        If its format is not known, or what is stored was changed or is not whole.
     """
     path = Path(path)
     if not (path / "zarr.json").exists():
-        raise ConfigError(f"{path} is not a basis (it has no zarr.json); expected the folder that a fit wrote")
+        raise ConfigError(
+            f"{path} is not a basis (it has no zarr.json); expected the folder that a fit wrote"
+        )
     try:
-        group = zarr.open_group(path, mode="r")
+        group = zarr.open_group(path, mode="r", use_consolidated=False)
         content = _checked(path, dict(group.attrs))
-        arrays = {name: _array(path, group, name, *content["arrays"][name]) for name in content["arrays"]}
+        arrays = {name: _array(path, group, name, facts) for name, facts in content["arrays"].items()}
         return _basis(content, arrays)
     except (ValueError, KeyError, TypeError, RuntimeError, OSError) as error:
         if isinstance(error, DataError | ConfigError):
             raise
-        raise DataError(f"{path} is damaged ({type(error).__name__}: {error}); restore it from a copy, or fit again") from error
+        raise DataError(
+            f"{path} is damaged ({type(error).__name__}: {error}); restore it from a copy, or fit again"
+        ) from error
 
 
 def _attributes(basis: Basis) -> dict[str, Any]:
     kernel, limits = basis.kernel, basis.thresholds
-    numbers = {key: getattr(kernel, key) for key in ("gamma", "degree", "coef0", "shift") if hasattr(kernel, key)}
-    own = {"function": find_name(kernel), "pairs": isinstance(kernel.function, RowPairs)} if isinstance(kernel, Own) else {}
+    numbers = {
+        key: getattr(kernel, key) for key in ("gamma", "degree", "coef0", "shift") if hasattr(kernel, key)
+    }
+    own = (
+        {"function": find_name(kernel), "pairs": isinstance(kernel.function, RowPairs)}
+        if isinstance(kernel, Own)
+        else {}
+    )
     return {
         "format_version": FORMAT_VERSION,
         "kernel": {"name": kernel.name, **numbers, **own},
@@ -182,7 +150,7 @@ def _attributes(basis: Basis) -> dict[str, Any]:
     }
 
 
-def _write_arrays(group: zarr.Group, basis: Basis) -> dict[str, list[Any]]:
+def _write_arrays(path: Path, group: zarr.Group, basis: Basis) -> dict[str, dict[str, Any]]:
     preparation = basis.kernel.preparation
     small = {
         "eigenvalues": (basis.eigenvalues, ("component",)),
@@ -198,7 +166,7 @@ def _write_arrays(group: zarr.Group, basis: Basis) -> dict[str, list[Any]]:
         if values is not None:
             write_array(group, name, np.asarray(values, dtype=np.float64), dimensions=dimensions)
     _write_blocks(group, basis)
-    return {name: [list(array.shape), str(array.dtype)] for name, array in sorted(group.arrays())}
+    return {name: _facts(path, name, array) for name, array in sorted(group.arrays())}
 
 
 def _write_blocks(group: zarr.Group, basis: Basis) -> None:
@@ -213,15 +181,26 @@ def _write_blocks(group: zarr.Group, basis: Basis) -> None:
             array[start:stop] = rows.part(start, stop).load()
 
 
+def _facts(path: Path, name: str, array: zarr.Array[Any]) -> dict[str, Any]:
+    """What must be the same when the array is opened: its chunks carry checksums, its description none."""
+    description = (path / name / "zarr.json").read_bytes()
+    return {"shape": list(array.shape), "dtype": str(array.dtype), "digest": _hash(description)}
+
+
 def _digest(content: dict[str, Any]) -> str:
-    text = json.dumps(content, sort_keys=True, allow_nan=False)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return _hash(json.dumps(content, sort_keys=True, allow_nan=False).encode())
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def _checked(path: Path, attributes: dict[str, Any]) -> dict[str, Any]:
     content = attributes.get("kpca_stream")
     if not isinstance(content, dict):
-        raise DataError(f"{path} is not a basis (its attributes lack kpca_stream); expected the folder that a fit wrote")
+        raise DataError(
+            f"{path} is not a basis (no attributes of kpca_stream); expected the folder that a fit wrote"
+        )
     version = content.get("format_version")
     if version != FORMAT_VERSION:
         raise DataError(
@@ -229,19 +208,31 @@ def _checked(path: Path, attributes: dict[str, Any]) -> dict[str, Any]:
             "kpca_stream that wrote it, or fit again"
         )
     if _digest(content) != attributes.get("digest"):
-        raise DataError(f"{path}: the attributes were changed (digest does not hold); restore them from a copy, or fit again")
+        raise DataError(
+            f"{path}: the attributes were changed (digest does not hold); restore a copy, or fit again"
+        )
     return content
 
 
-def _array(path: Path, group: zarr.Group, name: str, shape: list[int], dtype: str) -> zarr.Array[Any]:
+def _array(path: Path, group: zarr.Group, name: str, facts: dict[str, Any]) -> zarr.Array[Any]:
     array = group.get(name)
-    if not isinstance(array, zarr.Array) or list(array.shape) != shape or str(array.dtype) != dtype:
-        raise DataError(f"{path}: array {name} is missing or changed; expected shape {shape} of {dtype}; restore it, or fit again")
+    if not isinstance(array, zarr.Array) or _facts(path, name, array) != facts:
+        raise DataError(
+            f"{path}: array {name} is missing or changed; expected shape {facts['shape']} of "
+            f"{facts['dtype']}; restore it from a copy, or fit again"
+        )
+    if array.nchunks_initialized != array.nchunks:
+        raise DataError(
+            f"{path}: array {name} has {array.nchunks_initialized} chunks, expected {array.nchunks}; restore "
+            "it from a copy, or fit again"
+        )
     return array
 
 
 def _basis(content: dict[str, Any], arrays: dict[str, zarr.Array[Any]]) -> Basis:
-    small = {name: np.asarray(array[...]) for name, array in arrays.items() if name not in ("rows", "coefficients")}
+    small = {
+        name: np.asarray(array[...]) for name, array in arrays.items() if name not in ("rows", "coefficients")
+    }
     limits = content["thresholds"]
     return Basis(
         kernel=_kernel(content["kernel"], Preparation(small.get("centre"), small.get("multiplier"))),
@@ -257,14 +248,19 @@ def _basis(content: dict[str, Any], arrays: dict[str, zarr.Array[Any]]) -> Basis
         row_means=small["row_means"],
         grand_mean=content["grand_mean"],
         trace=content["trace"],
-        thresholds=Thresholds(**limits, error_quantiles=small["error_quantiles"], t2_quantiles=small["t2_quantiles"]),
+        thresholds=Thresholds(
+            **limits, error_quantiles=small["error_quantiles"], t2_quantiles=small["t2_quantiles"]
+        ),
         facts=content["facts"],
     )
 
 
 def _kernel(stored: dict[str, Any], preparation: Preparation) -> Kernel:
-    spec = KernelSpec(stored.get("function", stored["name"]), degree=stored.get("degree", 3), coef0=stored.get("coef0", 1.0))
+    spec = KernelSpec(
+        stored.get("function", stored["name"]), degree=stored.get("degree", 3), coef0=stored.get("coef0", 1.0)
+    )
     kernel = make_kernel(spec, preparation, gamma=stored.get("gamma", 0.0), shift=stored.get("shift", 0.0))
     if not stored.get("pairs") or not isinstance(kernel, Own):
         return kernel
-    return Own(preparation, RowPairs(kernel.function), kernel.label)
+    function: Callable[..., Any] = kernel.function
+    return Own(preparation, RowPairs(function), kernel.label)

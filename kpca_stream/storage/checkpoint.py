@@ -49,7 +49,8 @@ class Checkpoints:
         """
         path = self._path(name)
         try:
-            with np.load(path, allow_pickle=False) as file:
+            # Opened here: NumPy leaves a file open that turns out to be no archive.
+            with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
                 contents = json.loads(str(file["contents"]))
                 # By the names that were written: the zip directory itself carries no checksum.
                 arrays = {key: file[key] for key in contents["arrays"]}

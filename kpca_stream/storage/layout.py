@@ -19,6 +19,10 @@ import json
 import os
 import re
 import shutil
+import time
+import uuid
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +40,7 @@ from kpca_stream.storage.rows import NpyRows, Rows, ZarrRows
 Array = NDArray[Any]
 
 FORMAT_VERSION = 1
+LEFTOVER_SECONDS = 86400.0
 TILE_KEY = re.compile(r"(\d+)/(\d+)")
 
 
@@ -88,14 +93,26 @@ class RunStore:
         """
         identity = json.loads(json.dumps({"format_version": FORMAT_VERSION, **identity}))
         held = self.identity
-        if not held:
+        if held:
+            self.refuse_other(identity, held.keys() | identity.keys())
+        else:
             self.group.attrs["identity"] = identity
-        elif held != identity:
-            differences = [
-                f"{key}: {held.get(key)!r} there, {identity.get(key)!r} now"
-                for key in sorted(held.keys() | identity.keys())
-                if held.get(key) != identity.get(key)
-            ]
+
+    def refuse_other(self, identity: dict[str, Any], keys: Iterable[str]) -> None:
+        """Check that a store in use has this identity, as far as `keys` go.
+
+        Raises
+        ------
+        DataError
+            If not; says what differs.
+        """
+        held = self.identity
+        differences = [
+            f"{key}: {held.get(key)!r} there, {identity.get(key)!r} now"
+            for key in sorted(keys)
+            if held and held.get(key) != identity.get(key)
+        ]
+        if differences:
             raise DataError(
                 f"{self.path} holds another run ({'; '.join(differences)}); choose another gram.path, or "
                 "remove the store"
@@ -107,7 +124,13 @@ class RunStore:
         return ZarrRows.whole(array) if isinstance(array, zarr.Array) else None
 
     def open_tiles(self, n_samples: int, tile_rows: int, dtype: DTypeLike) -> zarr.Array[Any]:
-        """The array of tiles, created where it is not there."""
+        """The array of tiles, created where it is not there.
+
+        Raises
+        ------
+        DataError
+            If tiles of another shape or type are there.
+        """
         array = self.group.get("tiles")
         if not isinstance(array, zarr.Array):
             array = create_array(
@@ -116,8 +139,12 @@ class RunStore:
                 (n_samples, n_samples),
                 (tile_rows, tile_rows),
                 dtype,
-                fill_value=np.nan,
                 dimensions=("row", "column"),
+            )
+        held, asked = (array.shape[0], array.chunks[0], array.dtype), (n_samples, tile_rows, np.dtype(dtype))
+        if held != asked:
+            raise DataError(
+                f"{self.path} holds tiles of (rows, tile_rows, type) {held}, asked for {asked}; remove the store"
             )
         return array
 
@@ -171,9 +198,12 @@ def create_array(
     dtype: DTypeLike,
     *,
     dimensions: tuple[str, ...],
-    fill_value: Any = 0,
+    fill_value: Any = np.nan,
 ) -> zarr.Array[Any]:
-    """A new array with a checksum a chunk and no compression, which kernel values do not reward."""
+    """A new array with a checksum a chunk and no compression, which kernel values do not reward.
+
+    A chunk that is not there reads as NaN, never as zeros.
+    """
     return group.create_array(
         name,
         shape=shape,
@@ -199,13 +229,27 @@ def write_array(
 
 def write_json(path: Path, value: Any) -> None:
     """Write a small JSON file whole or not at all."""
-    partial = path.with_name(f"{path.name}.partial")
-    with partial.open("w", encoding="utf-8") as file:
-        json.dump(value, file, indent=1, allow_nan=False)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            json.dump(value, file, indent=1, allow_nan=False)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def sweep_leftovers(folder: Path) -> None:
+    """Remove what interrupted writes left in `folder`: hidden ``.partial`` entries untouched for a day."""
+    for path in folder.glob(".*.partial"):
+        with suppress(FileNotFoundError):  # another process sweeps too
+            if time.time() - path.stat().st_mtime > LEFTOVER_SECONDS:
+                if path.is_dir():
+                    remove_tree(path)
+                else:
+                    path.unlink()
 
 
 def remove_tree(path: Path) -> None:

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import json
-import os
+import re
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,9 +19,10 @@ from typing import Any
 
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.storage.basis import Basis, save_basis
-from kpca_stream.storage.layout import remove_tree, write_json
+from kpca_stream.storage.layout import remove_tree, sweep_leftovers, write_json
 
 CHAMPION = "champion"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,7 @@ class Registry:
     @classmethod
     def of(cls, models: Path, name: str) -> Registry:
         """The registry of model `name` below `models`; a name cannot leave the folder."""
-        if not name or name.startswith(".") or "/" in name or os.sep in name:
-            raise ConfigError(f"name: {name!r} cannot be a model's name; expected letters, digits, dots, dashes")
-        return cls(Path(models) / name)
+        return cls(Path(models) / _checked(name))
 
     def versions(self) -> list[int]:
         """Numbers of the versions that are whole."""
@@ -52,7 +51,9 @@ class Registry:
         try:
             manifest = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
-            raise ConfigError(f"{self.folder} has no version {version}; there are {self.versions()}") from error
+            raise ConfigError(
+                f"{self.folder} has no version {version}; there are {self.versions()}"
+            ) from error
         except ValueError as error:
             raise DataError(f"{path} is damaged ({error}); restore it from a copy") from error
         return dict(manifest)
@@ -79,6 +80,7 @@ class Registry:
         versions = self.folder / "versions"
         partial = versions / f".{uuid.uuid4().hex}.partial"
         partial.mkdir(parents=True)
+        sweep_leftovers(versions)
         try:
             save_basis(basis, partial / "basis.zarr")
             while True:
@@ -92,9 +94,9 @@ class Registry:
     def point(self, version: int, alias: str = CHAMPION) -> None:
         """Make `alias` name `version`."""
         self.manifest(version)
-        aliases = self.folder / "aliases"
-        aliases.mkdir(parents=True, exist_ok=True)
-        write_json(aliases / alias, version)
+        path = self._alias(alias)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, version)
 
     def resolve(self, alias: str = CHAMPION) -> int:
         """The version that `alias` names.
@@ -103,17 +105,37 @@ class Registry:
         ------
         ConfigError
             If there is none.
+        DataError
+            If what it names is no version.
         """
-        path = self.folder / "aliases" / alias
+        path = self._alias(alias)
         try:
-            return int(json.loads(path.read_text(encoding="utf-8")))
+            version = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
-            raise ConfigError(f"{self.folder} has no {alias}; fit a model first: kpca-stream fit CONFIG") from error
-        except (ValueError, TypeError) as error:
-            raise DataError(f"{path} is damaged ({error}); expected the number of a version") from error
+            raise ConfigError(
+                f"{self.folder} has no {alias}; fit a model first: kpca-stream fit CONFIG"
+            ) from error
+        except ValueError as error:
+            raise DataError(f"{path} is damaged ({error}); write the number of a version into it") from error
+        if version not in self.versions():
+            raise DataError(f"{path} names {version!r}; expected one of the versions {self.versions()}")
+        return int(version)
+
+    def _alias(self, alias: str) -> Path:
+        return self.folder / "aliases" / _checked(alias)
 
     def _version(self, version: int) -> Path:
         return self.folder / "versions" / str(version)
+
+
+def _checked(name: str) -> str:
+    """A name that cannot leave the folder."""
+    if not NAME.fullmatch(name):
+        raise ConfigError(
+            f"name: {name!r} cannot be a name here; expected letters, digits, dots, dashes and underscores, "
+            "a letter or digit first"
+        )
+    return name
 
 
 def _moved(partial: Path, version: Path) -> bool:

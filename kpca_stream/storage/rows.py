@@ -14,6 +14,8 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
+from kpca_stream.errors import DataError
+
 
 class Rows(Protocol):
     """A block of rows that can be cut and loaded."""
@@ -86,8 +88,20 @@ class ZarrRows:
         return type(self)(self.array, self.start + start, min(self.start + stop, self.stop))
 
     def load(self, columns: slice = slice(None)) -> NDArray[Any]:
-        """Read these rows from the store."""
-        return np.asarray(self.array[self.start : self.stop, columns])
+        """Read these rows from the store.
+
+        Raises
+        ------
+        DataError
+            If a checksum does not hold.
+        """
+        try:
+            return np.asarray(self.array[self.start : self.stop, columns])
+        except (ValueError, RuntimeError) as error:  # what Zarr's codecs raise for a cut or changed chunk
+            raise DataError(
+                f"{self.array.store_path}: rows {self.start} to {self.stop} are damaged ({error}); restore them "
+                "from a copy, or remove the folder and fit again"
+            ) from error
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import uuid
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,31 +15,59 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from kpca_stream.errors import DataError
+from kpca_stream.storage.sources.table import first_line
+
 Array = NDArray[Any]
 
 
-def part_name(name: str, identity: str, model: str, version: int) -> str:
-    """File name of the scores of a part: the same for the same input and model version, and for no other."""
-    digest = hashlib.blake2b(f"{identity}\n{model}\n{version}".encode(), digest_size=6).hexdigest()
+def part_name(name: str, identity: str, model: str, version: int, fit: str) -> str:
+    """File name of the scores of a part: the same for the same input and model version, and for no other.
+
+    Parameters
+    ----------
+    name, identity : str
+        Of the part.
+    model : str
+        Name of the model.
+    version : int
+        Its version.
+    fit : str
+        What tells this version from one of the same number in another registry.
+    """
+    digest = hashlib.blake2b(
+        "\n".join((identity, model, str(version), fit)).encode(), digest_size=6
+    ).hexdigest()
     readable = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[-60:]
     return f"{readable}-v{version}-{digest}.parquet"
 
 
 def read_counts(path: Path) -> tuple[int, int]:
-    """Rows of a part, and how many of them are novel."""
-    novelty = pq.read_table(path, columns=["novelty"])["novelty"].to_numpy()
+    """Rows of a part, and how many of them are novel.
+
+    Raises
+    ------
+    DataError
+        If the file is no whole part.
+    """
+    try:
+        with pq.ParquetFile(path, pre_buffer=False) as file:
+            novelty = file.read(columns=["novelty"])["novelty"].to_numpy()
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise DataError(f"{path} is damaged ({first_line(error)}); remove it and score again") from error
     return len(novelty), int(novelty.sum())
 
 
 class PartWriter:
     """Writes the scores of one part beside their name and renames the file when it is whole.
 
-    Columns: ``row`` (position in the input), ``kpca_0`` …, ``reconstruction_error``, ``hotelling_t2``, ``novelty``.
+    Columns: ``row`` (position in the input), ``kpca_0`` …, ``reconstruction_error``, ``hotelling_t2``,
+    ``novelty``.
     """
 
     def __init__(self, path: Path, n_components: int, metadata: dict[str, str]) -> None:
         self.path = path
-        self.partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        self.partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
         scores = [pa.field(f"kpca_{j}", pa.float64()) for j in range(n_components)]
         others = [pa.field("reconstruction_error", pa.float64()), pa.field("hotelling_t2", pa.float64())]
         fields = [pa.field("row", pa.int64()), *scores, *others, pa.field("novelty", pa.bool_())]
@@ -50,7 +79,12 @@ class PartWriter:
         return self
 
     def write(
-        self, row: Array, scores: Array, reconstruction_error: Array | None, hotelling_t2: Array, novelty: Array
+        self,
+        row: Array,
+        scores: Array,
+        reconstruction_error: Array | None,
+        hotelling_t2: Array,
+        novelty: Array,
     ) -> None:
         """Append some rows."""
         error = pa.nulls(len(row), pa.float64()) if reconstruction_error is None else reconstruction_error
@@ -62,8 +96,8 @@ class PartWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
+            self.writer.close()
             if kind is None:
-                self.writer.close()
                 self.file.flush()
                 os.fsync(self.file.fileno())
                 self.partial.replace(self.path)

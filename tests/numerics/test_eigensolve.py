@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from kpca_stream.cluster import single_threaded_blas
-from kpca_stream.numerics.eigensolve import Eigenpairs, block_lanczos, block_width, dense
+from kpca_stream.numerics.eigensolve import Eigenpairs, _Krylov, block_lanczos, block_width, dense
 
 Array = NDArray[Any]
 
@@ -46,7 +46,7 @@ class Prescribed:
 
     def __call__(self, V: Array) -> Array:
         self.n_products += 1
-        return (self.A @ V.astype(self.dtype)).astype(np.float64)
+        return np.asarray(self.A @ V.astype(self.dtype), dtype=np.float64)
 
     def largest(self, count: int) -> Array:
         return np.sort(self.spectrum)[::-1][:count]
@@ -66,7 +66,7 @@ def lanczos(operator: Prescribed, count: int, **options: Any) -> Eigenpairs:
 
 
 def assert_is_solution(pairs: Eigenpairs, operator: Prescribed, count: int, tol: float) -> None:
-    """Right values, orthonormal vectors, small residuals by the dense matrix, and those that were reported."""
+    """Right values, orthonormal vectors, small residuals, and these are the ones that were reported."""
     scale = float(np.abs(operator.spectrum).max()) or 1.0
     assert pairs.enough
     assert pairs.n_converged == count == len(pairs.eigenvalues)
@@ -121,13 +121,37 @@ def test_repeated_eigenvalue_is_found_whole(dtype: Any) -> None:
     assert np.linalg.norm(pairs.eigenvectors - space @ (space.T @ pairs.eigenvectors)) < 10 * tol
 
 
-@pytest.mark.parametrize("name", ["fast decay", "slow decay", "repeated, cut", "rank 3", "identity", "indefinite"])
+@pytest.mark.parametrize(
+    "name", ["fast decay", "slow decay", "repeated, cut", "rank 3", "identity", "indefinite"]
+)
 def test_float32_basis_and_products_reach_float32(name: str) -> None:
     """With a float32 operator and basis the pairs are right to float32, and the solve knows when to stop."""
     operator = Prescribed(spectra()[name], np.float32)
     pairs = lanczos(operator, 4, tol=1e-6)
     assert pairs.n_passes < 40
     assert_is_solution(pairs, operator, 4, 1e-5)
+
+
+@pytest.mark.parametrize("max_columns", [24, 400])
+def test_rounded_basis_costs_the_small_problem_nothing(max_columns: int) -> None:
+    """Vectors from a float32 basis are orthonormal to float64, with and without restarts."""
+    operator = Prescribed(spectra()["slow decay"], np.float32)
+    pairs = lanczos(operator, 4, tol=1e-6, max_columns=max_columns)
+    U = pairs.eigenvectors
+    np.testing.assert_allclose(U.T @ U, np.eye(4), atol=1e-13)
+
+
+def test_small_directions_of_a_block_are_cleaned() -> None:
+    """Directions that were tiny beside the basis are orthogonal to it once they have unit length."""
+    rng = np.random.default_rng(3)
+    krylov = _Krylov(np.dtype(np.float64))
+    basis = np.linalg.qr(rng.standard_normal((80, 5)))[0]
+    krylov.append(basis, basis)
+    product = 1e6 * basis @ rng.standard_normal((5, 3)) + rng.standard_normal((80, 3)) * [1.0, 1e-6, 1e-8]
+    block = krylov.next_block(product, 0.0)
+    assert block.shape == (80, 3)
+    assert np.abs(basis.T @ block).max() < 1e-14
+    np.testing.assert_allclose(block.T @ block, np.eye(3), atol=1e-14)
 
 
 def test_tolerance_below_rounding_stops_at_rounding() -> None:
@@ -152,7 +176,9 @@ def test_thick_restart_changes_nothing_but_passes(name: str, max_columns: int) -
     assert pairs.n_passes >= free.n_passes
 
 
-@pytest.mark.parametrize(("name", "smallest"), [("indefinite", -0.8), ("all negative", -1.0), ("fast decay", 0.0)])
+@pytest.mark.parametrize(
+    ("name", "smallest"), [("indefinite", -0.8), ("all negative", -1.0), ("fast decay", 0.0)]
+)
 def test_low_end_is_seen(name: str, smallest: float) -> None:
     """The lowest estimate is at or above the lowest eigenvalue, and near it where it stands out."""
     pairs = lanczos(Prescribed(spectra()[name]), 4)
@@ -286,7 +312,9 @@ def test_stagnation_ends_a_coarse_solve() -> None:
 
 
 @settings(max_examples=25)
-@given(st.integers(0, 10**6), st.integers(2, 60), st.integers(1, 5), st.sampled_from([np.float32, np.float64]))
+@given(
+    st.integers(0, 10**6), st.integers(2, 60), st.integers(1, 5), st.sampled_from([np.float32, np.float64])
+)
 def test_any_small_operator(seed: int, n: int, count: int, dtype: Any) -> None:
     """For random spectra of either sign the reported pairs are pairs of the matrix, largest first."""
     rng = np.random.default_rng(seed)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from kpca_stream.errors import DataError
 from kpca_stream.numerics.kernels import (
+    FEW_ROWS,
     Cosine,
     Kernel,
     Laplacian,
@@ -71,15 +72,17 @@ def leading(K: Array, count: int) -> Array:
 
 @pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize("moved", [False, True])
-def test_kernel_is_its_reduced_form_and_two_offsets(name: str, moved: bool) -> None:
-    """k = k' + a(x) + a(y) is the formula's value, whatever vector is taken off the rows first."""
+def test_kernel_is_its_reduced_form_and_two_offsets(name: str, *, moved: bool) -> None:
+    """K = k' + a(x) + a(y) is the formula's value, whatever vector is taken off the rows first."""
     X, Y = rows(9), rows(5, seed=1)
     made = MAKERS[name](Preparation())
     if moved and made.centred:
         made = MAKERS[name](Preparation(np.array([0.3, -2.0, 5.0, 0.1])))
     a, b = (made.offset(made.operand(Z, float)) for Z in (X, Y))
     found = tile(made, X, Y, float) + a[:, None] + b
-    np.testing.assert_allclose(found, reference.kernel(name, X, Y, **PARAMETERS[name]), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        found, reference.kernel(name, X, Y, **PARAMETERS[name]), rtol=1e-12, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -139,7 +142,9 @@ def test_integer_rows_are_cast_before_arithmetic() -> None:
     for name in ("linear", "rbf", "poly"):
         parameters = PARAMETERS[name] | ({"gamma": 1e-4} if name == "rbf" else {})
         made = Rbf(Preparation(), 1e-4) if name == "rbf" else MAKERS[name](Preparation())
-        np.testing.assert_allclose(tile(made, X, X, float), reference.kernel(name, X, X, **parameters), rtol=1e-12)
+        np.testing.assert_allclose(
+            tile(made, X, X, float), reference.kernel(name, X, X, **parameters), rtol=1e-12
+        )
 
 
 def test_standardised_rows_have_a_kernel_of_their_own() -> None:
@@ -189,21 +194,35 @@ def test_rows_far_from_the_origin_keep_their_distances() -> None:
 
 @pytest.mark.parametrize("spread", [1.0, 30.0, 3000.0])
 def test_exponent_is_guarded_where_centring_does_not_help(spread: float) -> None:
-    """Two far clusters of close rows: the product is taken in float64 where float32 would lose the exponent."""
+    """Of two far clusters of close rows the product is in float64 where float32 would lose the exponent."""
     rng = np.random.default_rng(5)
     X = (spread * rng.choice([-1.0, 1.0], (60, 1)) + 0.3 * rng.standard_normal((60, 3))).astype(np.float32)
     K = tile(Rbf(Preparation(X.astype(float).mean(axis=0)), 0.5), X, X, np.float32)
     assert np.abs(K - reference.kernel("rbf", X, X, gamma=0.5)).max() < 3e-6
 
 
-def test_either_side_calls_the_guard() -> None:
-    """Close rows against a block that holds a far row are as exact as they are among themselves."""
-    rng = np.random.default_rng(6)
-    near = rng.standard_normal((20, 3)).astype(np.float32)
-    far = np.concatenate([near + np.float32(0.01), [[4e4, 0, 0]]]).astype(np.float32)
-    for X, Y in ((near, far), (far, near)):
-        K = tile(Rbf(Preparation(), 0.5), X, Y, np.float32)
-        assert np.abs(K - reference.kernel("rbf", X, Y, gamma=0.5)).max() < 3e-6
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_no_similarity_exceeds_one(dtype: Any) -> None:
+    """Copies of a row have at most the similarity of a row with itself, whatever rounding does."""
+    X = np.tile(rows(30, 7, seed=8), (4, 1)) * 2
+    assert tile(Rbf(Preparation(), 0.3), X, X, dtype).max() == 1
+    assert tile(Rbf(Preparation(), 0.3, 1.0), X, X, dtype).max() == 0
+
+
+def test_matrix_of_many_rows_is_made_in_parts() -> None:
+    """The matrix between more rows than one part holds is that of the formula."""
+    X, Y = rows(2 * FEW_ROWS + 9), rows(FEW_ROWS + 3, seed=1)
+    for name in ("rbf", "laplacian", "poly"):
+        found = MAKERS[name](Preparation()).matrix(X, Y)
+        np.testing.assert_allclose(found, reference.kernel(name, X, Y, **PARAMETERS[name]), rtol=1e-11)
+
+
+def test_memory_of_an_operand_is_counted_once() -> None:
+    """An array that serves as several parts of an operand is counted once."""
+    X = rows(10)
+    assert Linear(Preparation()).operand(X, float).nbytes == 10 * 4 * 8
+    assert Linear(Preparation()).operand(X, np.float32).nbytes == 10 * 4 * (8 + 4)
+    assert Rbf(Preparation(), 0.1).operand(X, float).nbytes == 10 * 8 * (4 + 6 + 6)
 
 
 def test_nearly_constant_kernel_keeps_its_signal_in_float32() -> None:
@@ -224,11 +243,13 @@ def test_nearly_constant_kernel_keeps_its_signal_in_float32() -> None:
 
 @pytest.mark.parametrize("name", ["rbf", "laplacian"])
 def test_shift_takes_one_from_every_entry(name: str) -> None:
-    """The reduced kernel with shift is k − 1 everywhere, on the diagonal too, and its offsets give it back."""
+    """The reduced kernel with shift is k − 1 everywhere, on the diagonal too, and the offsets hold the 1."""
     X = rows(8) * 0.01
     made = (Rbf if name == "rbf" else Laplacian)(Preparation(), 0.2, 1.0)
     A = made.operand(X, float)
-    np.testing.assert_allclose(gram(made, X, float), reference.kernel(name, X, X, gamma=0.2) - 1, rtol=1e-9, atol=1e-18)
+    np.testing.assert_allclose(
+        gram(made, X, float), reference.kernel(name, X, X, gamma=0.2) - 1, rtol=1e-9, atol=1e-18
+    )
     assert not made.diagonal(A).any()
     assert np.array_equal(made.offset(A), np.full(8, 0.5))
 
@@ -240,7 +261,9 @@ def test_linear_kernel_of_centred_rows_loses_no_digits(dtype: Any) -> None:
     K = gram(Linear(Preparation(X.mean(axis=0))), X, dtype).astype(float)
     Xc = X - X.mean(axis=0)
     tolerance = 2e-6 if dtype == np.float32 else 1e-13
-    np.testing.assert_allclose(reference.centred(K), Xc @ Xc.T, atol=tolerance * np.square(Xc).sum(axis=1).max())
+    np.testing.assert_allclose(
+        reference.centred(K), Xc @ Xc.T, atol=tolerance * np.square(Xc).sum(axis=1).max()
+    )
 
 
 def test_zero_row_is_like_nothing_in_cosine() -> None:
@@ -283,7 +306,10 @@ def test_diagonal_of_an_own_function_is_float64() -> None:
     ("function", "said"),
     [
         (lambda X, Y: 1 / 0, r"mine raised ZeroDivisionError on blocks of shapes \(3, 4\) and \(2, 4\)"),
-        (lambda X, Y: X, r"mine returned shape \(3, 4\) of type float64; expected real numbers of shape \(3, 2\)"),
+        (
+            lambda X, Y: X,
+            r"mine returned shape \(3, 4\) of type float64; expected real numbers of shape \(3, 2\)",
+        ),
         (lambda X, Y: X @ Y.T + 0j, "mine returned shape .* of type complex128; expected real"),
         (lambda X, Y: X @ Y.T * np.nan, "mine returned NaN or infinity"),
         (lambda X, Y: X @ Y.T + np.inf, "mine returned NaN or infinity"),

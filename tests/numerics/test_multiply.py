@@ -48,7 +48,9 @@ def test_one_tile_serves_both_of_its_sides(width: int) -> None:
     T = kernel.matrix(X, Y)
     rng = np.random.default_rng(1)
     V_i, V_j = rng.standard_normal((N_I, width)), rng.standard_normal((N_J, width))
-    strips = computed_strips(kernel, kernel.operand(X, float), kernel.operand(Y, float), float, diagonal=False)
+    strips = computed_strips(
+        kernel, kernel.operand(X, float), kernel.operand(Y, float), float, diagonal=False
+    )
     P_i, P_j = product(strips, V_i, V_j)
     np.testing.assert_allclose(P_i, T @ V_j, atol=1e-11)
     np.testing.assert_allclose(P_j, T.T @ V_i, atol=1e-11)
@@ -65,7 +67,7 @@ def test_diagonal_tile_serves_once() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_kept_and_computed_tiles_give_the_same_bits(dtype: Any) -> None:
-    """A product with a tile as it is computed, as it is being kept, and as it was kept are equal to the bit."""
+    """Products with a tile as it is computed, as it is being kept, and as it was kept have equal bits."""
     kernel, X, Y = sides()
     rng = np.random.default_rng(1)
     V_i, V_j = (rng.standard_normal((n, 5)).astype(dtype) for n in (N_I, N_J))

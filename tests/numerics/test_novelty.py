@@ -47,7 +47,7 @@ def test_error_is_what_the_scores_leave() -> None:
 
 
 def test_either_limit_makes_a_row_novel() -> None:
-    """A row is novel if it passes one limit; on a limit it does not pass; T² alone decides without an error."""
+    """A row is novel if it is above one of the limits, and by T² alone where there is no error."""
     limits = Thresholds(0.99, 1.0, 10.0, np.zeros(1), np.zeros(1))
     error, t2 = np.array([0.5, 1.0, 1.5, 0.5]), np.array([5.0, 10.0, 5.0, 11.0])
     assert limits.passed(error, t2).tolist() == [False, False, True, True]
@@ -65,9 +65,34 @@ def test_both_limits_together_are_passed_by_the_asked_share(quantile: float, cor
     found = thresholds(error, t2, n, quantile=quantile)
     slack = (1 - 1 / n - t2 / (n - 1)) ** 2
     assert found.passed(error / slack, t2 / slack).mean() == pytest.approx(1 - quantile, abs=2 / n)
-    tails = [(values > limit).mean() for values, limit in (
-        (error / slack, found.reconstruction_error), (t2 / slack, found.hotelling_t2))]
+    tails = [
+        (values > limit).mean()
+        for values, limit in ((error / slack, found.reconstruction_error), (t2 / slack, found.hotelling_t2))
+    ]
     assert tails[0] == pytest.approx(tails[1], abs=2 / n)
+
+
+@pytest.mark.parametrize("quantile", [0.8, 0.95, 0.99])
+def test_weights_are_copies(quantile: float) -> None:
+    """A row of weight w counts as w copies, in limits and quantiles."""
+    rng = np.random.default_rng(1)
+    error, t2 = rng.exponential(size=(2, 150))
+    counts = rng.integers(1, 6, 150)
+    total = int(counts.sum())
+    weighted = thresholds(error, t2, total, quantile=quantile, weights=counts.astype(float))
+    copied = thresholds(np.repeat(error, counts), np.repeat(t2, counts), total, quantile=quantile)
+    assert weighted.reconstruction_error == pytest.approx(copied.reconstruction_error, rel=1e-9)
+    assert weighted.hotelling_t2 == pytest.approx(copied.hotelling_t2, rel=1e-9)
+    np.testing.assert_allclose(weighted.error_quantiles, copied.error_quantiles, rtol=1e-9)
+    np.testing.assert_allclose(weighted.t2_quantiles, copied.t2_quantiles, rtol=1e-9)
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0])
+def test_equal_values_are_not_novel(value: float) -> None:
+    """Training rows that are all alike (all components kept: error 0) pass no limit."""
+    found = thresholds(np.full(50, value), np.full(50, 1.0), 50, quantile=0.9)
+    corrected = (1 - 1 / 50 - 1 / 49) ** 2
+    assert not found.passed(np.full(50, value / corrected), np.full(50, 1.0 / corrected)).any()
 
 
 def test_quantiles_are_of_the_corrected_values() -> None:
@@ -83,7 +108,7 @@ def test_quantiles_are_of_the_corrected_values() -> None:
 
 
 def test_false_alarms_on_fresh_rows_are_as_asked() -> None:
-    """Thresholds of a small training set are passed by about the asked 5 % of fresh rows, not by twice as many."""
+    """Thresholds of a small training set are passed by about the asked 5 % of fresh rows, not by 8 %."""
     alarms, naive = [], []
     for seed in range(8):
         rng = np.random.default_rng(seed)
@@ -97,7 +122,8 @@ def test_false_alarms_on_fresh_rows_are_as_asked() -> None:
         error = reference.reconstruction_error(solution, K, np.diagonal(K))
         t2 = hotelling_t2(solution.scores, solution.eigenvalues, 120)
         alarms.append(thresholds(error, t2, 120, quantile=0.95).passed(e_new, t2_new).mean())
-        uncorrected = Thresholds(0.95, *(float(np.quantile(v, 0.975)) for v in (error, t2)), error, t2)
+        limit_e, limit_t2 = (float(np.quantile(values, 0.975)) for values in (error, t2))
+        uncorrected = Thresholds(0.95, limit_e, limit_t2, error, t2)
         naive.append(uncorrected.passed(e_new, t2_new).mean())
     assert 0.035 < np.mean(alarms) < 0.065
     assert np.mean(naive) > 0.08

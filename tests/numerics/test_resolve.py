@@ -81,7 +81,9 @@ def test_gamma_as_a_number_is_taken() -> None:
 @pytest.mark.parametrize("X", [np.ones((5, 3)), np.ones((1, 3)), np.repeat(np.eye(2), [9, 1], axis=0)])
 def test_gamma_median_of_equal_rows_is_refused(X: Array) -> None:
     """A median distance of 0, or of no pair, gives no gamma."""
-    with pytest.raises(ConfigError, match=r'gamma: "median" needs rows that differ, got a median distance of 0 over'):
+    with pytest.raises(
+        ConfigError, match=r'gamma: "median" needs rows that differ, got a median distance of 0 over'
+    ):
         resolved(X, name="rbf", gamma="median")
 
 
@@ -106,17 +108,17 @@ def test_gamma_scale_of_constant_values_is_refused() -> None:
 )
 def test_parameters_that_spoil_a_kernel_are_refused(asked: dict[str, Any]) -> None:
     """Parameters that make a kernel indefinite or empty are an error of the configuration."""
-    with pytest.raises(ConfigError, match="^kernel (gamma|degree|coef0|name): "):
+    with pytest.raises(ConfigError, match=r"^kernel (gamma|degree|coef0|name): "):
         KernelSpec(**asked)
 
 
 @pytest.mark.parametrize("name", ["linear", "rbf", "laplacian", "poly", "sigmoid", "cosine"])
 @pytest.mark.parametrize("scale", [False, True])
-def test_resolved_kernel_is_the_formula(name: str, scale: bool) -> None:
+def test_resolved_kernel_is_the_formula(name: str, *, scale: bool) -> None:
     """The kernel and its offsets give the formula's values of the rows, standardised where asked."""
     X = rows()
     seen = (X - X.mean(axis=0)) / X.std(axis=0) if scale else X
-    parameters = {} if name in ("linear", "cosine") else {"gamma": 0.05}
+    parameters: dict[str, Any] = {} if name in ("linear", "cosine") else {"gamma": 0.05}
     expected = reference.kernel(name, seen, seen, **parameters)
     found = matrix(resolved(X, name=name, scale=scale, **parameters), X)
     np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
@@ -136,7 +138,9 @@ def test_kernel_near_the_identity_is_warned_of() -> None:
     """Where most entries are nearly 0 the warning names the gamma and one that would help."""
     X = rows()
     median = resolved(X, name="rbf", gamma="median").gamma
-    with pytest.warns(KpcaStreamWarning, match=rf"rbf with gamma=100: K is close to the identity.*{median:.3g} \(median\)"):
+    with pytest.warns(
+        KpcaStreamWarning, match=rf"rbf with gamma=100: K is close to the identity.*{median:.3g} \(median\)"
+    ):
         resolved(X, name="rbf", gamma=100.0)
 
 
@@ -202,7 +206,8 @@ def test_function_that_is_not_there_is_refused(name: str, said: str) -> None:
 
 def test_stored_function_is_found_again() -> None:
     """The name of a function at the top of a module leads back to it."""
-    for function in (os.path.join, RowPairs(os.path.join)):
+    functions: tuple[Any, ...] = (os.path.join, RowPairs(os.path.join))  # type: ignore[arg-type]
+    for function in functions:
         name = find_name(Own(Preparation(), function, "mine"))
         assert name == "posixpath:join"
         assert make_kernel(KernelSpec(name), Preparation(), gamma=0).function is os.path.join  # type: ignore[attr-defined]

@@ -17,7 +17,10 @@ N_ROWS = tall.CHUNK_ROWS + 123
 @pytest.fixture
 def family() -> list[Array]:
     rng = np.random.default_rng(0)
-    return [rng.standard_normal((N_ROWS, w)).astype(t) for w, t in ((3, np.float32), (2, np.float64), (1, np.float32))]
+    return [
+        rng.standard_normal((N_ROWS, w)).astype(t)
+        for w, t in ((3, np.float32), (2, np.float64), (1, np.float32))
+    ]
 
 
 @pytest.fixture
@@ -52,7 +55,7 @@ def test_empty_family_has_no_columns_and_no_rows() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_projection_leaves_nothing_along_the_basis(dtype: Any) -> None:
-    """What is left is orthogonal to the basis to float64's rounding, also where the basis is rounded to float32."""
+    """What is left is orthogonal to the basis, nearly so where the basis is rounded to float32."""
     rng = np.random.default_rng(3)
     Q = np.linalg.qr(rng.standard_normal((N_ROWS, 6)))[0].astype(dtype)
     F = 1e6 * Q[:, :2].astype(float) + rng.standard_normal((N_ROWS, 2))

@@ -43,7 +43,7 @@ def test_a_blocks_tiles_lie_within_its_rows(grid: TileGrid) -> None:
 
 
 def test_edge_tiles_are_smaller() -> None:
-    """Ten rows in tiles of four, two tiles a block: three row tiles, two row blocks, six tiles, three tasks."""
+    """Ten rows in tiles of four and blocks of two tiles have a short tile, and a short block, at the edge."""
     grid = TileGrid(10, 4, 2)
     assert (grid.side, grid.block_side, grid.n_tiles, grid.n_tasks) == (3, 2, 6, 3)
     assert grid.rows(2) == (8, 10)

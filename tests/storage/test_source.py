@@ -84,8 +84,8 @@ WRITERS: list[Callable[[Path, Array], Any]] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def X() -> Array:
+@pytest.fixture(scope="module", name="X")
+def all_rows() -> Array:
     return np.random.default_rng(0).standard_normal((140_000, 4))
 
 
@@ -94,7 +94,9 @@ def values(source: Source, start: int = 0, stop: int | None = None) -> Array:
 
 
 @pytest.mark.parametrize("write", WRITERS)
-def test_every_format_gives_the_same_rows(write: Callable[[Path, Array], Any], tmp_path: Path, X: Array) -> None:
+def test_every_format_gives_the_same_rows(
+    write: Callable[[Path, Array], Any], tmp_path: Path, X: Array
+) -> None:
     """Rows, slices of rows and chosen columns are the same to the bit in every format."""
     path = write(tmp_path, X)
     source = open_source(path)
@@ -106,7 +108,9 @@ def test_every_format_gives_the_same_rows(write: Callable[[Path, Array], Any], t
 
 
 @pytest.mark.parametrize("write", WRITERS)
-def test_a_pickled_part_reads_the_same_rows(write: Callable[[Path, Array], Any], tmp_path: Path, X: Array) -> None:
+def test_a_pickled_part_reads_the_same_rows(
+    write: Callable[[Path, Array], Any], tmp_path: Path, X: Array
+) -> None:
     """A source that was cut and pickled gives the same rows and names them alike."""
     source = open_source(write(tmp_path, X), rows="10:")
     part: Source = pickle.loads(pickle.dumps(source.part(65_990, 70_000)))  # noqa: S301 - the test's own bytes
@@ -135,7 +139,7 @@ def test_a_parts_pickle_holds_only_its_rows(X: Array) -> None:
 @pytest.mark.parametrize(
     ("dtype", "cast"),
     [
-        (bool, "float32"),
+        ("bool", "float32"),
         ("int8", "float32"),
         ("uint8", "float32"),
         ("int16", "float32"),
@@ -153,7 +157,7 @@ def test_a_parts_pickle_holds_only_its_rows(X: Array) -> None:
 def test_numbers_are_cast_without_loss(dtype: str, cast: str, tmp_path: Path) -> None:
     """Blocks are float32 where that holds every value, else float64, and the old type is remembered."""
     X = np.array([[0, 1], [1, 0]]).astype(dtype)
-    if dtype != bool:
+    if dtype != "bool":
         info = np.finfo(dtype) if X.dtype.kind == "f" else np.iinfo(dtype)
         X[0, 0] = info.max
     for path in (X, write_npy(tmp_path, X)):
@@ -189,7 +193,8 @@ def test_parquet_columns_of_many_types(tmp_path: Path) -> None:
 def test_columns_by_name_or_position(X: Array, tmp_path: Path) -> None:
     """Names and positions mean the same columns, and come in the order that was asked for."""
     path = write_parquet(tmp_path, X[:10])
-    for columns in (["d", "b"], [3, 1], ["d", 1], [-1, "b"]):
+    choices: list[list[str | int]] = [["d", "b"], [3, 1], ["d", 1], [-1, "b"]]
+    for columns in choices:
         source = open_source(path, columns=columns)
         assert source.columns == ("d", "b")
         np.testing.assert_array_equal(values(source), X[:10, [3, 1]])
@@ -206,7 +211,10 @@ def test_row_slices_mean_what_they_mean_in_python(rows: str) -> None:
 
 def test_rows_that_can_be_used_in_place(X: Array, tmp_path: Path) -> None:
     """Whole rows of floats in npy and Zarr have an address, also when cut; all others have none."""
-    npy, group = open_source(write_npy(tmp_path, X), rows="5:99").rows(), open_source(write_zarr(tmp_path, X)).rows()
+    npy, group = (
+        open_source(write_npy(tmp_path, X), rows="5:99").rows(),
+        open_source(write_zarr(tmp_path, X)).rows(),
+    )
     assert isinstance(npy, NpyRows)
     assert isinstance(group, ZarrRows)
     np.testing.assert_array_equal(npy.load(), X[5:99])

@@ -34,6 +34,8 @@ def read(path: Path, text: str, **options: Any) -> tuple[tuple[str, ...], NDArra
         ("\ufeff1,2\n3,4\n", ("0", "1"), [[1, 2], [3, 4]]),
         ("\ufeffa,b\n3,4\n", ("a", "b"), [[3, 4]]),
         ("\n\na,b\n\n1,2\n\r\n3,4\n\n", ("a", "b"), [[1, 2], [3, 4]]),
+        ("0,1\n3,4\n", ("0", "1"), [[0, 1], [3, 4]]),
+        ("0,1,2\n3,4,5\n", ("0", "1", "2"), [[3, 4, 5]]),
         (",a\n0,1\n", ("0", "a"), [[0, 1]]),
         ("a,b\n1,\n,NA\nnan,inf\n", ("a", "b"), [[1, np.nan], [np.nan, np.nan], [np.nan, np.inf]]),
         ("a,b,c\n1,,x\n2,,y\n", ("a", "b"), [[1, np.nan], [2, np.nan]]),
@@ -135,7 +137,9 @@ def test_text_far_down_a_column_of_numbers(bad: str, tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("a,b\n" + "".join(rows))
     source = open_source(path)
-    assert sum(len(block) for block in source.part(0, table.WINDOW_ROWS).blocks(0, table.WINDOW_ROWS)) == 65_536
+    assert (
+        sum(len(block) for block in source.part(0, table.WINDOW_ROWS).blocks(0, table.WINDOW_ROWS)) == 65_536
+    )
     with pytest.raises(DataError) as caught:
         list(source.blocks(0, source.n_samples))
     assert str(caught.value).startswith(f"x.csv, row {row}, column 'b': got text '{bad}', expected a number")

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
+from zarr.codecs import Crc32cCodec
 
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.storage.source import open_source
@@ -19,10 +20,14 @@ from kpca_stream.storage.source import open_source
 X = np.arange(20.0).reshape(10, 2)
 
 
+def read_all(path: Any, **options: Any) -> None:
+    source = open_source(path, **options)
+    list(source.blocks(0, source.n_samples))
+
+
 def refused(kind: type[Exception], match: str, path: Any, **options: Any) -> None:
     with pytest.raises(kind, match=match) as caught:
-        source = open_source(path, **options)
-        list(source.blocks(0, source.n_samples))
+        read_all(path, **options)
     assert "\n" not in str(caught.value)
 
 
@@ -59,8 +64,15 @@ def test_slices_without_rows(rows: str) -> None:
 def test_columns_that_do_not_exist(tmp_path: Path) -> None:
     """A column that is not there is refused with the nearest one that is."""
     pq.write_table(pa.table({"height": [1.0], "name": ["x"]}), tmp_path / "x.parquet")
-    refused(ConfigError, r"no column 'heigth', did you mean 'height'\?", tmp_path / "x.parquet", columns=["heigth"])
-    refused(ConfigError, "no column 'zzz', expected one of height, name", tmp_path / "x.parquet", columns=["zzz"])
+    refused(
+        ConfigError,
+        r"no column 'heigth', did you mean 'height'\?",
+        tmp_path / "x.parquet",
+        columns=["heigth"],
+    )
+    refused(
+        ConfigError, "no column 'zzz', expected one of height, name", tmp_path / "x.parquet", columns=["zzz"]
+    )
     refused(ConfigError, "no column 2, expected 0 to 1", X, columns=[2])
     refused(ConfigError, "no column -3, expected 0 to 1", X, columns=[-3])
     refused(ConfigError, "got '1' 2 times", X, columns=[1, "1"])
@@ -157,9 +169,7 @@ def test_zarr_without_a_matrix(tmp_path: Path) -> None:
 
 def test_flipped_bits_are_noticed(tmp_path: Path) -> None:
     """Where the file carries checksums, a flipped bit is an error that names the rows."""
-    array = zarr.create_array(
-        tmp_path / "x.zarr", data=X, chunks=(5, 2), compressors=[zarr.codecs.Crc32cCodec()]
-    )
+    array = zarr.create_array(tmp_path / "x.zarr", data=X, chunks=(5, 2), compressors=[Crc32cCodec()])
     path = tmp_path / "x.zarr" / "c" / "1" / "0"
     flip(path, 3)
     del array

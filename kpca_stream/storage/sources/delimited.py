@@ -142,8 +142,9 @@ class CsvTable(Whole):
 def open_csv(name: str, path: Path) -> CsvTable:
     """Read the header, find the types in the first rows, and index the rows.
 
-    The first line is a header unless all of its fields are numbers. A column whose first rows hold
-    numbers, or nothing, is one of numbers.
+    The first line is a header unless all of its fields are numbers; 0, 1, 2, … over three or more columns
+    are the names that data frames have by default. A column whose first rows hold numbers, or nothing, is
+    one of numbers.
 
     Raises
     ------
@@ -151,7 +152,7 @@ def open_csv(name: str, path: Path) -> CsvTable:
         If the file is empty, has no rows, or is no text in lines.
     """
     header, begin = _header(name, path)
-    is_header = not _all_numbers(header)
+    is_header = not _all_numbers(header) or _is_count(header)
     lines = index_lines(name, path, begin if is_header else _bom(path))
     check_not_empty(name, lines.n_rows, len(header))
     labels = header if is_header else [""] * len(header)
@@ -200,6 +201,10 @@ def _as_array(batch: pa.RecordBatch) -> NDArray[Any]:
 def _all_numbers(fields: list[str]) -> bool:
     filled = [field for field in fields if field not in _NULLS]
     return bool(filled) and all(_is_number(field) for field in filled)
+
+
+def _is_count(fields: list[str]) -> bool:
+    return len(fields) > 2 and fields == [str(position) for position in range(len(fields))]
 
 
 def _is_number(field: str) -> bool:

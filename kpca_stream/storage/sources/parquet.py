@@ -1,4 +1,8 @@
-"""Tables in Parquet files."""
+"""Tables in Parquet files.
+
+What a reader takes grows with the number of columns, a dictionary and a page of each (1 MiB both unless the
+writer chose otherwise), not with the number of rows or the size of the row groups.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +30,7 @@ from kpca_stream.storage.sources.table import (
 )
 
 _BUFFER_BYTES = 64 * 1024
+_BATCHES_PER_BLOCK = 4
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ class ParquetTable(Whole):
         groups = self._groups(start, stop)
         at = self.offsets[groups[0]]
         batches = file.iter_batches(
-            batch_size=block_rows(len(picked)),
+            batch_size=max(1, block_rows(len(picked)) // _BATCHES_PER_BLOCK),
             row_groups=groups,
             columns=[column.name for column in columns],
             use_threads=False,

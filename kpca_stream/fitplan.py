@@ -1,0 +1,229 @@
+"""What to fit, and all choices that follow from it and from the shape of the data before the first tile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from kpca_stream.errors import ConfigError
+from kpca_stream.numerics import forecast as costs
+from kpca_stream.numerics.resolve import KernelSpec
+from kpca_stream.numerics.tiles import TileGrid
+from kpca_stream.parameters import canonical_kernel
+
+DENSE_ROWS = 5000
+"""Beyond so many rows, dense is taken only by name."""
+QUICK_DENSE_ROWS = 500
+"""Below so many rows, LAPACK is faster than a handful of passes."""
+DENSE_SHARE = 0.1
+"""From this share of the rows asked for as components on, LAPACK is faster."""
+
+
+AUTOMATIC_TOLERANCE = {"float32": 1e-6, "mixed": 1e-6, "float64": 1e-13}
+
+
+@dataclass(frozen=True)
+class Wording:
+    """How messages name a setting: as its user does."""
+
+    names: Mapping[str, str]
+    assignment: str
+
+    def __call__(self, key: str, value: object = None) -> str:
+        """The name, or the setting of a value as it is written down."""
+        name = self.names.get(key, key)
+        return name if value is None else self.assignment.format(name, value)
+
+
+CONFIGURATION = Wording(
+    {
+        "method": "solver.method",
+        "precision": "solver.precision",
+        "memory_limit": "limits.memory",
+        "disk_limit": "limits.disk",
+        "storage": "gram.storage",
+        "on_indefinite": "kernel.on_indefinite",
+    },
+    "{}: {}",
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FitSettings:
+    """How to fit; the meaning of each is that of the configuration's key.
+
+    `n_components` None asks for all positive ones. `on_indefinite` "asked" is an error only where the asked
+    components would hold a negative eigenvalue, and a warning elsewhere, as in scikit-learn.
+    """
+
+    wording: ClassVar[Wording] = CONFIGURATION
+
+    kernel: KernelSpec = field(default_factory=KernelSpec)
+    n_components: int | float | None = 10
+    max_components: int = 200
+    method: Literal["auto", "dense", "lanczos"] = "auto"
+    precision: Literal["auto", "float32", "float64", "mixed"] = "auto"
+    tol: float = 0.0
+    max_passes: int = 50
+    storage: Literal["auto", "memory", "zarr", "recompute"] = "auto"
+    tile_rows: int | None = None
+    memory_limit: int = 4 * 2**30
+    disk_limit: int | None = None
+    scale: bool = False
+    on_missing: Literal["error", "drop"] = "error"
+    on_indefinite: Literal["error", "warn", "asked"] = "error"
+    quantile: float = 0.99
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class FitPlan:
+    """All choices that follow from the settings and the shape of the data, made before the first tile."""
+
+    settings: FitSettings
+    shape: costs.Shape
+    grid: TileGrid
+    precision: str
+    storage: Literal["memory", "zarr", "recompute"]
+    method: Literal["dense", "lanczos"]
+    with_store: bool
+
+    @property
+    def tol(self) -> float:
+        """The tolerance, the automatic one where none was given."""
+        return self.settings.tol or AUTOMATIC_TOLERANCE[self.precision]
+
+    @property
+    def tile_dtype(self) -> np.dtype[Any]:
+        """Of tiles and of the passes over them."""
+        return np.dtype(np.float64 if self.precision == "float64" else np.float32)
+
+    @property
+    def scoring_precision(self) -> str:
+        """In which rows are scored, and by which eigenvalues are judged."""
+        return "float32" if self.precision == "float32" else "float64"
+
+    @property
+    def max_columns(self) -> int:
+        """Krylov vectors held at once."""
+        return costs.krylov_columns(self.shape, self.settings.memory_limit)
+
+    @cached_property
+    def forecast(self) -> costs.Forecast:
+        """What this fit will take."""
+        return costs.forecast(
+            self.shape,
+            self.grid,
+            storage=self.storage,
+            method=self.method,
+            max_columns=self.max_columns,
+            with_store=self.with_store,
+        )
+
+    def memory_total(self, n_workers: int) -> int:
+        """Bytes at the peak with `n_workers` tasks at once, as many as the limit allows."""
+        f = self.forecast
+        passes = f.memory_client + f.memory_tiles + f.memory_task * min(n_workers, self.at_once)
+        return max(f.memory_start, passes)
+
+    @property
+    def at_once(self) -> int:
+        """Tasks that may be alive at once within the memory limit; at least one."""
+        f = self.forecast
+        free = self.settings.memory_limit - f.memory_client - f.memory_tiles
+        return max(1, free // max(f.memory_task, 1))
+
+    def refusals(self) -> tuple[str, ...]:
+        """Why this must not start: what does not fit, by how much, and the way out."""
+        f, limits, name = self.forecast, self.settings, self.settings.wording
+        memory = self.memory_total(1)
+        disk = f.disk_rows + f.disk_tiles + f.disk_vectors
+        found = []
+        if memory > limits.memory_limit:
+            found.append(
+                f"needs {gib(memory)} of memory, {name('memory_limit')} is {gib(limits.memory_limit)}: "
+                f"{self._memory_remedy()}"
+            )
+        if limits.disk_limit is not None and disk > limits.disk_limit:
+            remedy = f"set {name('storage', 'recompute')} or raise" if f.disk_tiles else "raise"
+            limit = name("disk_limit")
+            found.append(f"needs {gib(disk)} of disk, {limit} is {gib(limits.disk_limit)}: {remedy} {limit}")
+        return tuple(found)
+
+    def _memory_remedy(self) -> str:
+        name = self.settings.wording
+        limit = name("memory_limit")
+        if self.method == "dense":
+            return f"set {name('method', 'lanczos')} with a number of components, or raise {limit}"
+        if self.storage == "memory":
+            return f"set {name('storage', 'recompute')} (or zarr), or raise {limit}"
+        return f"raise {limit}, or ask for fewer components or {name('precision', 'float32')}"
+
+
+def make_plan(
+    settings: FitSettings, n_samples: int, n_features: int, dtype: np.dtype[Any], *, with_store: bool
+) -> FitPlan:
+    """Make all choices for rows of this shape and type."""
+    method = _method(settings, n_samples)
+    precision = _precision(settings, n_samples, dtype)
+    if method == "dense" and precision == "mixed":
+        precision = "float64"  # LAPACK has no float32 passes to refine
+    shape = costs.Shape(
+        n_samples,
+        n_features,
+        _count(settings, n_samples),
+        canonical_kernel(settings.kernel.name) if settings.kernel.function is None else "own",
+        8 if precision == "float64" else 4,
+        precision == "mixed",
+    )
+    grid = costs.grid_for(shape, settings.tile_rows)
+    storage = costs.resolved_storage(settings.storage, shape, settings.memory_limit, with_store=with_store)
+    if storage == "zarr" and not with_store:
+        raise ConfigError(
+            "storage: zarr needs a store to keep tiles in; give one, or choose memory or recompute"
+        )
+    return FitPlan(settings, shape, grid, precision, storage, method, with_store)
+
+
+def _method(settings: FitSettings, n_samples: int) -> Literal["dense", "lanczos"]:
+    if settings.method != "auto":
+        if settings.method == "lanczos" and settings.n_components is None:
+            raise ConfigError(
+                "n_components: None (all) needs a dense solve, got lanczos; give a number or a share"
+            )
+        return settings.method
+    if settings.n_components is None and n_samples > DENSE_ROWS:
+        raise ConfigError(
+            f"n_components: None (all) of {n_samples} rows needs a dense solve of "
+            f"{gib(4 * 8 * n_samples**2)}, which is taken beyond {DENSE_ROWS} rows only by name; give a "
+            f"number or a share of components, or set {settings.wording('method', 'dense')}"
+        )
+    many = _count(settings, n_samples) > DENSE_SHARE * n_samples and n_samples <= DENSE_ROWS
+    return "dense" if many or n_samples <= QUICK_DENSE_ROWS else "lanczos"
+
+
+def _precision(settings: FitSettings, n_samples: int, dtype: np.dtype[Any]) -> str:
+    if settings.precision != "auto":
+        return settings.precision
+    if dtype in (np.float32, np.float16):
+        return "float32"
+    return "float64" if n_samples <= DENSE_ROWS or 0 < settings.tol < 1e-6 else "mixed"
+
+
+def _count(settings: FitSettings, n_samples: int) -> int:
+    if settings.n_components is None:
+        return n_samples
+    return 16 if isinstance(settings.n_components, float) else min(settings.n_components, n_samples)
+
+
+def gib(n_bytes: float) -> str:
+    """A size for people."""
+    for unit in ("B", "KiB", "MiB"):
+        if n_bytes < 1024:
+            return f"{n_bytes:.0f} {unit}" if unit == "B" else f"{n_bytes:.1f} {unit}"
+        n_bytes /= 1024
+    return f"{n_bytes:,.1f} GiB"

@@ -1,0 +1,109 @@
+"""Data that are larger than the memory they are read in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+import zarr
+from numpy.typing import NDArray
+
+from tests.memory import peak_above_imports
+
+Array = NDArray[Any]
+LIMIT = 96 * 2**20
+N_SAMPLES, N_FEATURES = 2_500_000, 8
+
+CHILD = """
+import dask
+import numpy as np
+import zarr
+from kpca_stream.stages.sweep import sweep
+from kpca_stream.storage.source import open_source
+
+dask.config.set(scheduler="threads", num_workers=1)
+
+def look(path, folder):
+    found = sweep(open_source(path), seed=0, on_missing="drop", store=zarr.open_group(folder, mode="w"))
+    assert found.n_dropped == 1
+    return found
+
+def warm_up(tiny, large, folder):
+    look(tiny, folder)
+    two_tasks = np.arange(65_537.0)[:, None]
+    sweep(open_source(two_tasks), seed=0, store=zarr.open_group(folder, mode="w"))
+
+def work(tiny, large, folder):
+    assert look(large, folder).n_samples == {n_samples} - 1
+"""
+
+
+def as_table(X: Array) -> pa.Table:
+    return pa.table({f"x{j}": X[:, j] for j in range(X.shape[1])})
+
+
+def write_npy(path: Path, X: Array) -> Path:
+    np.save(path / "x.npy", X)
+    return path / "x.npy"
+
+
+def write_npy_by_columns(path: Path, X: Array) -> Path:
+    return write_npy(path, np.asfortranarray(X))
+
+
+def write_zarr(path: Path, X: Array) -> Path:
+    zarr.create_array(path / "x.zarr", data=X, chunks=(10_000, X.shape[1]))
+    return path / "x.zarr"
+
+
+def write_parquet(path: Path, X: Array) -> Path:
+    pq.write_table(as_table(X), path / "x.parquet", row_group_size=100_000)
+    return path / "x.parquet"
+
+
+def write_parquet_of_one_row_group(path: Path, X: Array) -> Path:
+    pq.write_table(as_table(X), path / "x.parquet", row_group_size=len(X))
+    return path / "x.parquet"
+
+
+def write_csv(path: Path, X: Array) -> Path:
+    pacsv.write_csv(as_table(X), path / "x.csv")
+    return path / "x.csv"
+
+
+def write_folder(path: Path, X: Array) -> Path:
+    for index, part in enumerate(np.array_split(X, 5)):
+        pq.write_table(as_table(part), path / f"{index}.parquet")
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "write",
+    [
+        write_npy,
+        write_npy_by_columns,
+        write_zarr,
+        write_parquet,
+        write_parquet_of_one_row_group,
+        write_csv,
+        write_folder,
+    ],
+)
+def test_data_larger_than_the_limit(write: Callable[[Path, Array], Path], tmp_path: Path) -> None:
+    """One worker drops a row of 160 MB and writes the others in less than 96 MiB above its imports."""
+    X = np.random.default_rng(0).standard_normal((N_SAMPLES, N_FEATURES)).round(6)
+    assert X.nbytes > 1.5 * LIMIT
+    X[3, 0] = np.nan
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "large").mkdir()
+    tiny, large = write(tmp_path / "tiny", X[:100]), write(tmp_path / "large", X)
+    del X
+    code = CHILD.replace("{n_samples}", str(N_SAMPLES))
+    assert peak_above_imports(code, tiny, large, tmp_path / "store.zarr") < LIMIT

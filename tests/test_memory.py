@@ -1,0 +1,121 @@
+"""The memory of whole fits, measured in a process of its own, against the limit and against the plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zarr
+from memory import peak_above_imports
+
+from kpca_stream.fitting import FitSettings, make_plan
+from kpca_stream.numerics.resolve import KernelSpec
+
+MB = 10**6
+
+CHILD = """
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from kpca_stream.config import Config
+from kpca_stream.pipeline import run_config
+from kpca_stream.telemetry import silent
+
+
+def configured(train, folder, changes):
+    kernel, solver, gram, limits = (changes.get(key, {}) for key in ("kernel", "solver", "gram", "limits"))
+    return Config.model_validate({
+        "name": "big",
+        "data": {"train": {"path": train}},
+        "kernel": {"name": "rbf", **kernel},
+        "solver": {"n_components": 4, **solver},
+        "gram": {"path": folder + "/gram.zarr", **gram},
+        "cluster": {"n_workers": 2},
+        "models": {"path": folder + "/models"},
+        "score": {"input": {"path": train, "rows": ":200", "part_rows": 100}, "output": folder + "/scores"},
+        "limits": limits,
+    })
+
+
+def warm_up(path, tiny, folder, changes):
+    Path(folder, "warm").mkdir()
+    run_config(configured(tiny, folder + "/warm", changes), silent())
+
+
+def work(path, tiny, folder, changes):
+    run_config(configured(path, folder, changes), silent())
+"""
+
+
+def tiny_rows() -> Any:
+    return np.random.default_rng(1).standard_normal((60, 3)) * [3.0, 2.0, 1.0]
+
+
+def write_rows(path: Path, n_samples: int, n_features: int, dtype: str) -> None:
+    """Rows of a few directions and noise, block by block, as npy, Zarr or Parquet."""
+    rng = np.random.default_rng(0)
+    directions = rng.standard_normal((6, n_features))
+    step = max(1, 4 * MB // n_features)
+    blocks = (
+        (rng.standard_normal((min(step, n_samples - at), 6)) * 0.5 ** np.arange(6)) @ directions
+        + 0.05 * rng.standard_normal((min(step, n_samples - at), n_features))
+        for at in range(0, n_samples, step)
+    )
+    if path.suffix == ".npy":
+        array = np.lib.format.open_memmap(path, "w+", dtype, (n_samples, n_features))
+        at = 0
+        for block in blocks:
+            array[at : at + len(block)] = block
+            at += len(block)
+        array.flush()
+    elif path.suffix == ".zarr":
+        stored = zarr.create_array(path, shape=(n_samples, n_features), chunks=(256, n_features), dtype=dtype)
+        at = 0
+        for block in blocks:
+            stored[at : at + len(block)] = block
+            at += len(block)
+    else:
+        schema = pa.schema([(f"c{j}", pa.float32() if dtype == "float32" else pa.float64()) for j in range(n_features)])
+        with pq.ParquetWriter(path, schema) as writer:
+            for block in blocks:
+                writer.write_table(pa.table(list(block.T.astype(dtype)), schema=schema), row_group_size=4096)
+
+
+def measured(tmp_path: Path, suffix: str, shape: tuple[int, int], dtype: str, changes: dict[str, Any]) -> int:
+    path, tiny = tmp_path / f"rows{suffix}", tmp_path / "tiny.npy"
+    write_rows(path, *shape, dtype)
+    np.save(tiny, tiny_rows().astype(dtype))
+    return peak_above_imports(CHILD, path, tiny, tmp_path, changes)
+
+
+def planned(shape: tuple[int, int], dtype: str, changes: dict[str, Any]) -> int:
+    settings = FitSettings(
+        kernel=KernelSpec(**{"name": "rbf", **changes.get("kernel", {})}),
+        memory_limit=changes["limits"]["memory"],
+        **{"n_components": 4, "tol": 1e-6, **changes.get("solver", {})},
+        **{key: value for key, value in changes.get("gram", {}).items() if key != "path"},
+    )
+    return make_plan(settings, *shape, np.dtype(dtype), with_store=True).memory_total(2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", [".npy", ".zarr"])
+def test_rows_of_800_mb_are_fitted_and_scored_within_600_mb(tmp_path: Path, suffix: str) -> None:
+    """A fit by recomputed tiles of a source larger than the limit stays below limit and plan."""
+    shape, limit = (12_500, 8_000), 600 * MB
+    changes = {
+        "kernel": {"gamma": 1e-4},
+        "solver": {"tol": 1e-4},
+        "gram": {"storage": "recompute"},
+        "limits": {"memory": limit},
+    }
+    peak = measured(tmp_path, suffix, shape, "float64", changes)
+    plan = planned(shape, "float64", changes)
+    print(f"{peak / MB:.0f} MB measured, {plan / MB:.0f} MB planned")
+    assert peak <= plan <= limit
