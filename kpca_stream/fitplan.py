@@ -23,6 +23,10 @@ DENSE_SHARE = 0.1
 """From this share of the rows asked for as components on, LAPACK is faster."""
 
 
+START_ROWS = 5000
+"""From so many rows on, a first block from landmarks costs less than the passes that it saves."""
+DEFINITE = ("linear", "rbf", "laplacian", "poly", "cosine")
+
 AUTOMATIC_TOLERANCE = {"float32": 1e-6, "mixed": 1e-6, "float64": 1e-13}
 
 
@@ -111,6 +115,16 @@ class FitPlan:
     def max_columns(self) -> int:
         """Krylov vectors held at once."""
         return costs.krylov_columns(self.shape, self.settings.memory_limit)
+
+    @property
+    def n_start_landmarks(self) -> int:
+        """Landmarks of the solve's first block; 0 for a random one.
+
+        A kernel that may be indefinite is started at random, since its low end must be seen too.
+        """
+        if self.method == "dense" or self.shape.kernel not in DEFINITE or self.shape.n_samples < START_ROWS:
+            return 0
+        return min(max(self.shape.n_samples // 60, 250), 1000)
 
     @cached_property
     def forecast(self) -> costs.Forecast:

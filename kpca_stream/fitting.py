@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,14 @@ from kpca_stream.fitplan import FitPlan, FitSettings, make_plan
 from kpca_stream.numerics import novelty
 from kpca_stream.numerics.eigensolve import Eigenpairs, dense
 from kpca_stream.numerics.kernels import Kernel, Own, Precomputed
+from kpca_stream.numerics.nystrom import FeatureMap
+from kpca_stream.numerics.reflection import Reflection
 from kpca_stream.numerics.resolve import resolve_kernel
-from kpca_stream.spectrum import completed, judged, signed
+from kpca_stream.spectrum import completed, judged, signed, with_centred_direction
 from kpca_stream.stages.centering import CentredGram, Means, centre
 from kpca_stream.stages.gram import Gram, TileCounts
-from kpca_stream.stages.solve import LanczosSettings, solve, wanted_components
+from kpca_stream.stages.solve import LanczosSettings, block_columns, solve, wanted_components
+from kpca_stream.stages.statistics import landmark_block
 from kpca_stream.stages.sweep import Sweep, sweep
 from kpca_stream.stages.symmetry import check_symmetry
 from kpca_stream.storage.basis import Basis
@@ -32,6 +35,9 @@ from kpca_stream.storage.source import Source
 from kpca_stream.telemetry import Reporter, silent
 
 Array = NDArray[Any]
+
+ERROR_ROUNDINGS = 64
+"""Reconstruction errors of so many roundings of the terms that they are the difference of count as 0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,8 +128,8 @@ def look_at(source: Source, settings: FitSettings, store: RunStore | None, repor
         )
     if settings.kernel.name == "precomputed" and found.n_samples != found.n_features:
         raise DataError(
-            f"{source.name}: a precomputed kernel has shape ({found.n_samples}, {found.n_features}); expected "
-            "a square matrix of the kernel between all training rows"
+            f"{source.name}: a precomputed kernel has shape ({found.n_samples}, {found.n_features}); "
+            "expected a square matrix of the kernel between all training rows"
         )
     return found
 
@@ -136,7 +142,7 @@ def _check_weights(weights: Array | None, looked: Sweep) -> None:
             f"sample_weight: got shape {weights.shape} with values from {weights.min(initial=np.inf):.3g}, "
             f"expected {looked.n_samples} finite numbers ≥ 0, one for each row"
         )
-    if weights.sum() <= 1:
+    if weights.sum() < 1 + 1e-6:
         raise ConfigError(
             f"sample_weight: got a sum of {weights.sum():.3g}, expected more than 1, since a weight counts "
             "copies of its row; multiply them by the number of rows if they were normalised"
@@ -202,6 +208,7 @@ class _Fitting:
         pairs, means = self._dense() if self.plan.method == "dense" else self._lanczos()
         trace = float(self.weights @ self.diagonal - self.weights.sum() * means.grand_mean)
         largest_entry = float((self.weights * np.abs(self.diagonal)).max())
+        pairs = with_centred_direction(pairs, self.weights)
         pairs = judged(pairs, self.plan, self.kernel, trace=trace, largest_entry=largest_entry)
         if not isinstance(self._asked(), float):
             pairs = completed(pairs, int(self._asked()))
@@ -230,7 +237,9 @@ class _Fitting:
         trace = float(self.weights @ self.diagonal - self.weights.sum() * means.grand_mean)
         settings = self.plan.settings
         wanted = wanted_components(self._asked(), settings.max_components, lambda: trace)
-        return dense(centre(K, self.weights), wanted=wanted), means
+        reflection = Reflection.of(np.sqrt(self.weights / self.weights.sum()))
+        pairs = dense(reflection.compress(centre(K, self.weights)), wanted=wanted)
+        return replace(pairs, eigenvectors=reflection.expand(pairs.eigenvectors)), means
 
     def _lanczos(self) -> tuple[Eigenpairs, Means]:
         settings, plan = self.plan.settings, self.plan
@@ -246,8 +255,21 @@ class _Fitting:
             plan.max_columns,
             settings.seed,
         )
-        pairs = solve(coarse, fine, lanczos, lambda: first.trace, self.looked.n_samples)
+        n_samples = self.looked.n_samples
+        pairs = solve(coarse, fine, lanczos, lambda: first.trace, n_samples, start=self._start())
         return pairs, (fine or first).means
+
+    def _start(self) -> Array | None:
+        """Vectors near the leading eigenvectors, from the landmarks that the plan gives."""
+        n_landmarks = self.plan.n_start_landmarks
+        if not n_landmarks:
+            return None
+        # The sample is in row order: an even choice from it is as random as the sample itself.
+        chosen = np.linspace(0, len(self.looked.sample) - 1, n_landmarks).astype(int)
+        dtype = self.plan.tile_dtype
+        features = FeatureMap.of(self.kernel, self.looked.sample[chosen], dtype)
+        width = block_columns(self._asked(), self.looked.n_samples)
+        return landmark_block(self.looked.rows, self.weights, features, width, dtype)
 
     def _centred(self, gram: Gram) -> CentredGram:
         epsilon = float(np.finfo(gram.dtype).eps)
@@ -267,6 +289,7 @@ class _Fitting:
         coefficients = a * np.sqrt(self.weights)[:, None] / np.sqrt(eigenvalues)
         unreduced = means.unreduced(self.offset, self.weights)
         self_similarity = self.diagonal - 2 * means.row_means + means.grand_mean
+        largest = float((np.abs(self.diagonal) + 2 * np.abs(means.row_means)).max()) + abs(means.grand_mean)
         total = float(self.weights.sum())
         thresholds = novelty.thresholds(
             novelty.reconstruction_error(self_similarity, scores),
@@ -274,6 +297,7 @@ class _Fitting:
             total,
             quantile=self.plan.settings.quantile,
             weights=self.given_weights,
+            rounding=ERROR_ROUNDINGS * float(np.finfo(self.plan.scoring_precision).eps) * largest,
         )
         return Basis(
             kernel=self.kernel,

@@ -52,7 +52,7 @@ def judged(
     passes_noise = 4 * float(np.finfo(plan.tile_dtype).eps) * n_samples**0.5 * largest_entry
     limit = max(NEGATIVE[plan.scoring_precision] * first, passes_noise, noise)
     if pairs.smallest < -limit:
-        _tell_indefinite(pairs, kernel, plan, limit)
+        _tell_indefinite(pairs, kernel, plan, limit, largest=first if first > noise else 0.0)
     floor = ZERO[plan.scoring_precision] * first if first > noise else np.inf
     return replace(pairs, eigenvalues=np.where(pairs.eigenvalues <= floor, 0.0, pairs.eigenvalues))
 
@@ -63,6 +63,23 @@ def signed(pairs: Eigenpairs, weights: Array, precision: str) -> Eigenpairs:
     first = np.argmax(scores >= (1 - SIGN_TIE[precision]) * scores.max(axis=0), axis=0)
     signs = np.sign(pairs.eigenvectors[first, np.arange(len(first))])
     return replace(pairs, eigenvectors=pairs.eigenvectors * np.where(signs == 0, 1.0, signs))
+
+
+def with_centred_direction(pairs: Eigenpairs, weights: Array) -> Eigenpairs:
+    """As many pairs, among them that of eigenvalue 0 along √w, where negative ones would come after it.
+
+    Centring removes this direction, so that products of centred vectors never show it.
+    """
+    place = int((pairs.eigenvalues >= 0).sum())
+    if place == len(pairs.eigenvalues):
+        return pairs
+    unit = np.sqrt(weights / weights.sum())
+    return replace(
+        pairs,
+        eigenvalues=np.insert(pairs.eigenvalues, place, 0.0)[:-1],
+        eigenvectors=np.insert(pairs.eigenvectors, place, unit, axis=1)[:, :-1],
+        residual_norms=np.insert(pairs.residual_norms, place, 0.0)[:-1],
+    )
 
 
 def completed(pairs: Eigenpairs, n_components: int) -> Eigenpairs:
@@ -117,8 +134,9 @@ def _warn_of_rounding(pairs: Eigenpairs, plan: FitPlan) -> None:
         )
 
 
-def _tell_indefinite(pairs: Eigenpairs, kernel: Kernel, plan: FitPlan, limit: float) -> None:
-    largest = float(pairs.eigenvalues[0])
+def _tell_indefinite(
+    pairs: Eigenpairs, kernel: Kernel, plan: FitPlan, limit: float, *, largest: float
+) -> None:
     ratio = f"{-pairs.smallest / largest:.4g}" if largest > 0 else "infinite"
     message = (
         f"kernel {getattr(kernel, 'label', kernel.name)} is not positive semidefinite: there are significant "

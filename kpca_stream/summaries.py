@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import resource
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any
 
 from kpca_stream.config import Config
@@ -37,7 +37,10 @@ def fit_summary(
         storage=plan.storage,
         tile_rows=plan.grid.tile_rows,
         n_tiles=plan.grid.n_tiles,
-        **{f"tiles_{key}": count for key, count in asdict(found.counts).items()},
+        tiles_found=found.counts.found,
+        tiles_made=found.counts.made,
+        tiles_read=found.counts.read,
+        tiles_repaired=len(found.counts.repaired),
         method=plan.method,
         n_passes=found.pairs.n_passes,
         eigenvalues=tuple(basis.eigenvalues.tolist()),

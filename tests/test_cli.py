@@ -408,7 +408,7 @@ def started(code: str, **options: Any) -> subprocess.Popen[str]:
 
 
 WAITING = """
-import sys, time
+import signal, sys, time
 from kpca_stream.cli.invocation import Invocation
 
 def call(told):
@@ -418,6 +418,8 @@ def call(told):
     finally:
         print("cleaned up", file=sys.stderr, flush=True)
 
+# What runs in the background inherits that Ctrl-C is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.exit(Invocation("run", as_json=True).perform(call))
 """
 

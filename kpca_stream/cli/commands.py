@@ -180,9 +180,9 @@ def schema(of: str) -> int:
 
 
 def _pipeline() -> ModuleType:
-    from kpca_stream import pipeline
+    import kpca_stream.pipeline
 
-    return pipeline
+    return kpca_stream.pipeline
 
 
 def _load(path: str, settings: Sequence[str]) -> Config:

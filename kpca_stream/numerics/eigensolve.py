@@ -51,7 +51,7 @@ class Eigenpairs:
     smallest : float
         Lowest eigenvalue estimate seen; the operator has an eigenvalue at or below it.
     ritz_block : ndarray of shape (n, w)
-        Leading Ritz vectors, to start another solve from.
+        Leading Ritz vectors, at least the k, to start another solve from.
     attainable : float
         The tolerance, relative to the largest eigenvalue, that rounding allows.
     """
@@ -69,6 +69,9 @@ class Eigenpairs:
 
 Wanted = Callable[[Array], int | None]
 
+FRESH_FLOOR = 1e-6
+"""What is left of random directions of size 1 below it is the rounding of a space that is exhausted."""
+
 
 def block_lanczos(
     operator: Operator,
@@ -80,6 +83,7 @@ def block_lanczos(
     max_columns: int,
     dtype: DTypeLike = np.float64,
     stop_stagnant: bool = False,
+    min_passes: int = 1,
 ) -> Eigenpairs:
     """Leading eigenpairs by block Lanczos.
 
@@ -105,6 +109,8 @@ def block_lanczos(
         In which basis and products are held; their algebra is in float64 always.
     stop_stagnant : bool
         Also stop where three passes have not halved the largest residual.
+    min_passes : int
+        Passes at least, where the start may lack an eigenvector that random directions in it would show.
 
     References
     ----------
@@ -114,7 +120,7 @@ def block_lanczos(
     krylov = _Krylov(np.dtype(dtype))
     block = tall.orthonormal(start, floor=0.0)
     history: list[float] = []
-    for n_passes in range(1, max_passes + 1):  # noqa: B007  the last value is a result
+    for n_passes in range(1, max_passes + 1):
         product = operator(krylov.rounded(block))
         krylov.append(block, product)
         ritz = krylov.rayleigh_ritz()
@@ -123,11 +129,16 @@ def block_lanczos(
         floor = operator.rounding + krylov.epsilon * ritz.scale
         limit = max(tol * ritz.scale, floor)
         history.append(float(residuals.max(initial=0.0)))
-        if count is not None and len(residuals) >= count and history[-1] <= limit:
+        met = count is not None and len(residuals) >= count and history[-1] <= limit
+        if met and n_passes >= min_passes:
             break
         if stop_stagnant and _stagnant(history):
             break
         block = krylov.next_block(product, floor)
+        if block.shape[1] == 0 and count is None and np.linalg.norm(product) > floor:
+            # More copies of an eigenvalue than the block is wide: the others lie in directions not yet seen.
+            fresh = np.random.default_rng(n_passes).standard_normal(start.shape)
+            block = krylov.next_block(fresh, FRESH_FLOOR)
         if block.shape[1] == 0:
             count = None if count is None else len(residuals)  # the space is exhausted: there are no more
             break
@@ -262,6 +273,6 @@ def _result(
         n_converged=n_converged,
         enough=count is not None and n_converged >= count,
         smallest=krylov.smallest,
-        ritz_block=block[:, :width],
+        ritz_block=block,
         attainable=floor / ritz.scale if ritz.scale else 0.0,
     )

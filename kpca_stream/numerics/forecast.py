@@ -20,7 +20,9 @@ TILE_BYTES = 16 * 2**20
 """Of the rows of one side of a tile in float64; wider rows get lower tiles."""
 LEAST_TILE_ROWS = 64
 OPERAND_BYTES = 64 * 2**20
-"""Row tiles that a task holds ready for each side of its block."""
+"""Row tiles that a task holds ready for the second side of its block; of the first it holds one."""
+RETAINED_BYTES = 32 * 2**20
+"""What the allocator keeps of freed blocks for each thread, at most."""
 MAX_TASKS = 5000
 EXPECTED_PASSES = 8
 CHECKPOINT_COPIES = 2
@@ -159,6 +161,7 @@ def start_bytes(shape: Shape) -> int:
 def client_bytes(shape: Shape, method: str, max_columns: int) -> int:
     """Memory of the caller: the sample, the Krylov basis, its products, and blocks under way."""
     sample = min(shape.n_samples, SAMPLE_ROWS) * shape.row_bytes
+    sample += min(sample, RETAINED_BYTES)
     if method == "dense":
         return sample + 4 * shape.n_samples**2 * 8
     columns = min(max_columns, EXPECTED_PASSES * shape.width)
@@ -174,20 +177,22 @@ def task_bytes(shape: Shape, grid: TileGrid, storage: str) -> int:
     rows = min(grid.tile_rows * grid.tiles_per_block, grid.n_samples)
     tile_rows = min(grid.tile_rows, grid.n_samples)
     held, making = _operand_row_bytes(shape)
-    side = min(rows * held, max(OPERAND_BYTES, tile_rows * held))
+    sides = tile_rows * (held + making) + min(rows * held, max(OPERAND_BYTES, tile_rows * held))
     vectors = 2 * rows * (shape.width + 1) * (8 + 8 + 2 * shape.widest)
     strips = min(STRIP_ROWS, tile_rows) * tile_rows * (shape.widest + 8)
     tile = tile_rows**2 * shape.itemsize * 3 if storage == "zarr" else 0
-    return int(2 * side + tile_rows * making + vectors + strips + tile)
+    used = sides + vectors + strips + tile
+    return int(used + min(used, RETAINED_BYTES))
 
 
 def _operand_row_bytes(shape: Shape) -> tuple[int, int]:
     """Memory of a row made ready for a tile, and what making it takes besides."""
     points = shape.row_bytes
     cast = points * shape.widest // 8
+    making = 2 * points  # the row as it is stored and as it is loaded
     if shape.kernel == "rbf":
-        return points + 2 * cast, 2 * points  # the row as loaded, and factors before they are cast
-    return points + (cast if shape.widest == 4 else 0), 2 * points
+        return points + 2 * cast, making
+    return points + (cast if shape.widest == 4 else 0), making
 
 
 def krylov_columns(shape: Shape, memory_limit: int) -> int:

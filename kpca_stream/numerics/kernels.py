@@ -54,9 +54,10 @@ class Preparation:
     def __call__(self, X: Array) -> Array:
         """Prepare rows X (n_rows, n_features)."""
         # A copy also of float64 rows: a product of one buffer with itself takes another path in BLAS.
-        P = np.array(X, dtype=np.float64)
-        if self.centre is not None:
-            P -= self.centre
+        if self.centre is None:
+            P = np.array(X, dtype=np.float64)
+        else:
+            P = np.subtract(X, self.centre, dtype=np.float64)
         if self.multiplier is not None:
             P *= self.multiplier
         return P
@@ -258,22 +259,28 @@ class Rbf(_Exponential):
     name = "rbf"
 
     def _operand(self, points: Array, dtype: np.dtype[Any]) -> Operand:
-        left, right = self._augmented(points)
+        left, right = self._left(points, dtype), self._right(points, dtype)
         bound = self.gamma * float(_squared_norms(points).max(initial=0.0))
-        return Operand(points, left.astype(dtype, copy=False), right.astype(dtype, copy=False), bound)
+        return Operand(points, left, right, bound)
 
-    def _augmented(self, points: Array) -> tuple[Array, Array]:
-        n_rows, n_features = points.shape
-        left, right = np.ones((2, n_rows, n_features + 2))  # [2γX, −γ‖x‖², 1], [Y, 1, −γ‖y‖²]
-        np.multiply(points, 2 * self.gamma, out=left[:, :n_features])
-        right[:, :n_features] = points
-        left[:, -2] = right[:, -1] = -self.gamma * _squared_norms(points)
-        return left, right
+    def _left(self, points: Array, dtype: DTypeLike) -> Array:
+        """[2γX, −γ‖x‖², 1], (n_rows, n_features + 2)."""
+        left = np.ones((len(points), points.shape[1] + 2), dtype)
+        np.multiply(points, 2 * self.gamma, out=left[:, :-2], casting="same_kind")
+        left[:, -2] = -self.gamma * _squared_norms(points)
+        return left
+
+    def _right(self, points: Array, dtype: DTypeLike) -> Array:
+        """[Y, 1, −γ‖y‖²], (n_rows, n_features + 2)."""
+        right = np.ones((len(points), points.shape[1] + 2), dtype)
+        right[:, :-2] = points
+        right[:, -1] = -self.gamma * _squared_norms(points)
+        return right
 
     def fill(self, A: Operand, B: Operand, out: Array) -> None:
         """exp(−γ‖x − y‖²) − shift, in place."""
         if max(A.bound, B.bound) * np.finfo(out.dtype).eps > EXPONENT_ERROR and out.dtype == np.float32:
-            out[...] = self._augmented(A.points)[0] @ self._augmented(B.points)[1].T
+            out[...] = self._left(A.points, np.float64) @ self._right(B.points, np.float64).T
         else:
             np.matmul(A.left, B.right.T, out=out)
         self._exponential(out)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 N_QUANTILES = 1001
+TIE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,14 +56,22 @@ def reconstruction_error(self_similarity: Array, scores: Array) -> Array:
 
 
 def thresholds(
-    error: Array, t2: Array, n_samples: float, *, quantile: float, weights: Array | None = None
+    error: Array,
+    t2: Array,
+    n_samples: float,
+    *,
+    quantile: float,
+    weights: Array | None = None,
+    rounding: float = 0.0,
 ) -> Thresholds:
     """Thresholds from training values; a row of weight w counts as w copies.
 
     Every row was fitted, and pulls the model towards itself by its leverage h_i = 1/n + T²_i/(n − 1); what an
     unseen row would show is close to e_i/(1 − h_i)² and T²_i/(1 − h_i)², as for the prediction residuals of a
     least-squares fit (Allen 1974, The relationship between variable selection and data augmentation).
+    Errors up to `rounding` are no more than that: a complete model tells no row by them.
     """
+    error = np.where(error <= rounding, 0.0, error)
     slack = np.maximum(1.0 - (1.0 / n_samples + t2 / max(n_samples - 1, 1)), 1e-6) ** 2
     error, t2 = error / slack, t2 / slack
     errors, distances = _Distribution(error, weights), _Distribution(t2, weights)
@@ -72,6 +81,7 @@ def thresholds(
     level = _Distribution(ranks, weights).quantiles(1.0 - quantile)
     grid = np.linspace(0.0, 1.0, N_QUANTILES)
     limit_e, limit_t2 = (float(values.quantiles(1.0 - level)) for values in (errors, distances))
+    limit_e = max(limit_e, rounding)
     return Thresholds(quantile, limit_e, limit_t2, errors.quantiles(grid), distances.quantiles(grid))
 
 
@@ -93,8 +103,11 @@ class _Distribution:
         return np.asarray(low + (position - below) * (high - low))
 
     def tail_ranks(self) -> Array:
-        """The share of the other copies that are at least as large, for each value; ties share theirs."""
-        first = np.searchsorted(self.sorted, self.values, side="left")
+        """The share of the other copies that are at least as large, for each value.
+
+        Copies of a row, which differ by rounding, share theirs.
+        """
+        first = np.searchsorted(self.sorted, self.values * (1 - TIE), side="left")
         before = np.where(first > 0, self.ends[first - 1], 0.0)
         return np.asarray(np.maximum(self.total - before - 1, 0.0) / self.total)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,10 +20,12 @@ from kpca_stream.storage.basis import Basis, BasisAddress
 from kpca_stream.storage.rows import ArrayRows, Rows
 from kpca_stream.storage.scores import PartWriter
 from kpca_stream.storage.source import Source, open_source
+from kpca_stream.storage.sources.table import block_rows
 
 Array = NDArray[Any]
 
 BLOCK_ROWS = 4096
+JOINED_BLOCKS = 4
 
 
 def open_like(path: str, rows: str | None, basis: Basis, *, chosen: bool) -> Source:
@@ -119,14 +122,15 @@ def score_rows(
     progress: Callable[[int, int], None] | None = None,
 ) -> Scores:
     """Score rows block by block on the active scheduler; the results are whole arrays in memory."""
-    starts = range(0, rows.shape[0], BLOCK_ROWS)
+    step = _step(rows.shape[1])
+    starts = range(0, rows.shape[0], step)
     calls = [
         passes.Call(
             score_block,
             (
                 basis,
-                rows.part(a, min(a + BLOCK_ROWS, rows.shape[0])),
-                None if diagonal is None else diagonal[a : a + BLOCK_ROWS],
+                rows.part(a, min(a + step, rows.shape[0])),
+                None if diagonal is None else diagonal[a : a + step],
             ),
         )
         for a in starts
@@ -175,11 +179,19 @@ def write_part(
 
 
 def _blocks(source: Source) -> Iterator[tuple[int, Array]]:
-    first = 0
-    for block in source.blocks(0, source.n_samples):
-        for start in range(0, len(block), BLOCK_ROWS):
-            yield first + start, block[start : start + BLOCK_ROWS]
-        first += len(block)
+    """The rows of `source` in blocks, each with the position of its first."""
+    first, step = 0, _step(source.n_features)
+    blocks = source.blocks(0, source.n_samples)
+    while joined := list(islice(blocks, max(1, step // block_rows(source.n_features)))):
+        X = joined[0] if len(joined) == 1 else np.concatenate(joined)
+        for start in range(0, len(X), step):
+            yield first + start, X[start : start + step]
+        first += len(X)
+
+
+def _step(n_columns: int) -> int:
+    """Rows scored at once: enough that a basis is not read too often, fewer where they are wide."""
+    return min(BLOCK_ROWS, JOINED_BLOCKS * block_rows(n_columns))
 
 
 def _locate(source: Source, positions: Array, row: int) -> str:

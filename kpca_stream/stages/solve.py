@@ -15,6 +15,12 @@ Array = NDArray[Any]
 
 SINGLE_TOLERANCE = 1e-6
 """To which float32 products are iterated before one float64 product refines."""
+SHARE_COMPONENTS = 16
+"""For how many components the first block is made where a share is asked for."""
+GUARD_COLUMNS = 4
+"""Random columns beside a given start, which may lack an eigenvector altogether."""
+GUARDED_PASSES = 2
+"""Passes after which these have shown what the start lacks."""
 
 
 class Centred(Operator, Protocol):
@@ -77,6 +83,8 @@ def solve(
     settings: LanczosSettings,
     trace: Callable[[], float],
     n_samples: int,
+    *,
+    start: Array | None = None,
 ) -> Eigenpairs:
     """Leading eigenpairs by block Lanczos.
 
@@ -92,22 +100,33 @@ def solve(
         tr K̃, once an operator has been applied.
     n_samples : int
         Rows.
+    start : ndarray of shape (n, w), optional
+        Vectors near the leading eigenvectors, instead of random ones.
     """
     wanted = wanted_components(settings.n_components, settings.max_components, trace)
-    width = _width(settings, n_samples)
-    start = np.random.default_rng(settings.seed).standard_normal((n_samples, width))
+    min_passes = 1 if start is None else GUARDED_PASSES
+    start = _first_block(settings, n_samples, start)
     found: Eigenpairs | None = None
     if coarse is not None:
         tol = settings.tol if fine is None else max(settings.tol, SINGLE_TOLERANCE)
         found = _lanczos(
-            coarse, coarse.centred(start), wanted, settings, tol, np.float32, stop_stagnant=fine is not None
+            coarse,
+            coarse.centred(start),
+            wanted,
+            settings,
+            tol,
+            np.float32,
+            stop_stagnant=fine is not None,
+            min_passes=min_passes,
         )
     if fine is None:
         return _required(found)
-    start = start if found is None else found.ritz_block
-    refined = _lanczos(fine, fine.centred(start), wanted, settings, settings.tol, np.float64, spent=found)
     if found is None:
-        return refined
+        return _lanczos(
+            fine, fine.centred(start), wanted, settings, settings.tol, np.float64, min_passes=min_passes
+        )
+    block = fine.centred(found.ritz_block)
+    refined = _lanczos(fine, block, wanted, settings, settings.tol, np.float64, spent=found)
     # The few float64 passes start from leading vectors only: the low end was seen in float32.
     smallest = min(found.smallest, refined.smallest)
     return replace(refined, n_passes=found.n_passes + refined.n_passes, smallest=smallest)
@@ -123,6 +142,7 @@ def _lanczos(
     *,
     stop_stagnant: bool = False,
     spent: Eigenpairs | None = None,
+    min_passes: int = 1,
 ) -> Eigenpairs:
     return block_lanczos(
         operator,
@@ -133,11 +153,22 @@ def _lanczos(
         max_columns=max(settings.max_columns, 3 * start.shape[1]),
         dtype=dtype,
         stop_stagnant=stop_stagnant,
+        min_passes=min_passes,
     )
 
 
-def _width(settings: LanczosSettings, n_samples: int) -> int:
-    count = 16 if isinstance(settings.n_components, float) else settings.n_components
+def _first_block(settings: LanczosSettings, n_samples: int, start: Array | None) -> Array:
+    width = block_columns(settings.n_components, n_samples)
+    random = np.random.default_rng(settings.seed)
+    if start is None:
+        return random.standard_normal((n_samples, width))
+    missing = max(width - start.shape[1], 0) + GUARD_COLUMNS
+    return np.column_stack([start, random.standard_normal((n_samples, missing)) / np.sqrt(n_samples)])
+
+
+def block_columns(n_components: int | float, n_samples: int) -> int:  # noqa: PYI041  as above
+    """Columns of the first block for a number or a share of components."""
+    count = SHARE_COMPONENTS if isinstance(n_components, float) else n_components
     return block_width(min(count, n_samples), n_samples)
 
 

@@ -19,7 +19,7 @@ BLOCK_ROWS = 8192
 def landmark_block(
     rows: Rows, weights: Array, features: FeatureMap, width: int, dtype: np.dtype[Any]
 ) -> Array:
-    """Vectors (n, ≤ width) close to the leading eigenvectors of the centred Gram matrix, to start a solve from.
+    """Vectors (n, ≤ width) close to the leading eigenvectors of the centred Gram matrix.
 
     Two passes over the rows against m landmarks, n·m kernel values each.
     """

@@ -131,7 +131,7 @@ def sweep(
         claimed(fingerprint)
     rows = in_place if not seen.n_dropped else None
     if rows is None and sink is None:
-        rows = _rows_of_before(store, fingerprint)
+        rows = _rows_of_before(store, fingerprint, (seen.n_kept, source.n_features), source.dtype)
     if rows is None and sink is None:
         sink = _sink(source, store)
         total = _look_at_all(source, replace(look, has_digest=False), sink, progress)
@@ -245,12 +245,14 @@ def _written_rows(sink: Sink, total: _Total, fingerprint: str | None) -> Rows:
     return ZarrRows.whole(sink.array)
 
 
-def _rows_of_before(store: zarr.Group | None, fingerprint: str | None) -> Rows | None:
-    """Rows that an earlier look at the same source wrote to the end."""
+def _rows_of_before(
+    store: zarr.Group | None, fingerprint: str | None, shape: tuple[int, int], dtype: np.dtype[Any]
+) -> Rows | None:
+    """Rows that an earlier look at the same source, cast to the same type, wrote to the end."""
     array = None if store is None else store.get("rows")
     if not isinstance(array, zarr.Array) or array.attrs.get("fingerprint") != fingerprint:
         return None
-    return ZarrRows.whole(array)
+    return ZarrRows.whole(array) if (array.shape, array.dtype) == (shape, dtype) else None
 
 
 def _hash_limit(source: Source, seed: int, sample_rows: int, on_missing: str) -> int:

@@ -22,7 +22,7 @@ from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.numerics.kernels import Kernel, Own, Preparation, RowPairs
 from kpca_stream.numerics.novelty import Thresholds
 from kpca_stream.numerics.resolve import KernelSpec, find_name, make_kernel
-from kpca_stream.storage.frozen import CHUNK_ROWS, Basis
+from kpca_stream.storage.frozen import Basis
 from kpca_stream.storage.layout import create_array, remove_tree, write_array
 from kpca_stream.storage.rows import ZarrRows
 
@@ -174,10 +174,10 @@ def _write_blocks(group: zarr.Group, basis: Basis) -> None:
     if basis.rows is not None:
         tall["rows"] = (basis.rows, ("row", "feature"))
     for name, (rows, dimensions) in tall.items():
-        chunks = (min(CHUNK_ROWS, rows.shape[0]), max(1, rows.shape[1]))
+        chunks = (min(basis.chunk_rows, rows.shape[0]), max(1, rows.shape[1]))
         array = create_array(group, name, rows.shape, chunks, rows.dtype, dimensions=dimensions)
-        for start in range(0, rows.shape[0], CHUNK_ROWS):
-            stop = min(start + CHUNK_ROWS, rows.shape[0])
+        for start in range(0, rows.shape[0], basis.chunk_rows):
+            stop = min(start + basis.chunk_rows, rows.shape[0])
             array[start:stop] = rows.part(start, stop).load()
 
 

@@ -16,6 +16,9 @@ from kpca_stream.storage.rows import ArrayRows, Rows
 Array = NDArray[Any]
 
 CHUNK_ROWS = 2048
+CHUNK_BYTES = 16 * 2**20
+"""Of the rows of a chunk in float64; wider rows get lower chunks."""
+LEAST_CHUNK_ROWS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,10 +93,18 @@ class Basis:
         """μ_j/tr K̃, shape (k,)."""
         return self.eigenvalues / self.trace if self.trace > 0 else np.zeros_like(self.eigenvalues)
 
+    @property
+    def chunk_rows(self) -> int:
+        """Rows of a chunk, as they are stored and scored against."""
+        chunk_rows, n_columns = CHUNK_ROWS, max(len(self.columns), self.n_components)
+        while chunk_rows > LEAST_CHUNK_ROWS and 8 * n_columns * chunk_rows > CHUNK_BYTES:
+            chunk_rows //= 2
+        return chunk_rows
+
     def blocks(self) -> Iterator[tuple[tuple[int, int], Rows | None, Array, Array]]:
         """Training rows in order: address, rows, coefficients (b, k) and weights (b,) of each block."""
-        for start in range(0, self.n_samples, CHUNK_ROWS):
-            address = start, min(start + CHUNK_ROWS, self.n_samples)
+        for start in range(0, self.n_samples, self.chunk_rows):
+            address = start, min(start + self.chunk_rows, self.n_samples)
             weights = np.ones(address[1] - start) if self.weights is None else self.weights[slice(*address)]
             rows = None if self.rows is None else self.rows.part(*address)
             yield address, rows, self.coefficients.part(*address).load(), weights

@@ -59,10 +59,24 @@ class RunStore:
         ------
         ConfigError
             If something else is there.
+        DataError
+            If its ``zarr.json`` is damaged.
         """
         cls.check(path)
+        path = path.absolute()  # tasks carry it to workers that may stand elsewhere
         path.mkdir(parents=True, exist_ok=True)
-        return cls(path, zarr.open_group(path, mode="a", zarr_format=3))
+        try:
+            store = cls(path, zarr.open_group(path, mode="a", zarr_format=3))
+            other = not store.identity and set(store.group.attrs)
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(
+                f"{path}/zarr.json is damaged ({error}); restore it from a copy, or remove the store"
+            ) from error
+        if other:
+            raise ConfigError(
+                f"{path} is another Zarr group than a run's store; choose a new path as gram.path"
+            )
+        return store
 
     @staticmethod
     def check(path: Path) -> None:
@@ -70,7 +84,9 @@ class RunStore:
         if not path.exists() or (path / "zarr.json").exists():
             return
         if path.is_file() or any(entry.name != "lock" for entry in path.iterdir()):
-            raise ConfigError(f"{path} is not a run's store (it has no zarr.json); choose a new path as gram.path")
+            raise ConfigError(
+                f"{path} is not a run's store (it has no zarr.json); choose a new path as gram.path"
+            )
 
     @property
     def checkpoints(self) -> Checkpoints:
@@ -93,6 +109,10 @@ class RunStore:
         """
         identity = json.loads(json.dumps({"format_version": FORMAT_VERSION, **identity}))
         held = self.identity
+        if not held and (self.path / "tiles").exists():
+            raise DataError(
+                f"{self.path} has tiles, but does not say of which data and kernel; remove the store"
+            )
         if held:
             self.refuse_other(identity, held.keys() | identity.keys())
         else:
@@ -144,7 +164,8 @@ class RunStore:
         held, asked = (array.shape[0], array.chunks[0], array.dtype), (n_samples, tile_rows, np.dtype(dtype))
         if held != asked:
             raise DataError(
-                f"{self.path} holds tiles of (rows, tile_rows, type) {held}, asked for {asked}; remove the store"
+                f"{self.path} holds tiles of (rows, tile_rows, type) {held}, asked for {asked}; "
+                "remove the store"
             )
         return array
 

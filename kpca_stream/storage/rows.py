@@ -6,7 +6,7 @@ they lie in memory. Loading is the only operation; no handle does arithmetic.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -15,6 +15,8 @@ import zarr
 from numpy.typing import NDArray
 
 from kpca_stream.errors import DataError
+from kpca_stream.storage.damage import FAULTS, first_line
+from kpca_stream.storage.stamp import FileStamp, ZarrStamp
 
 
 class Rows(Protocol):
@@ -62,11 +64,12 @@ class ArrayRows:
 
 @dataclass(frozen=True, eq=False)
 class ZarrRows:
-    """Rows ``start`` to ``stop`` of a two-dimensional Zarr array."""
+    """Rows ``start`` to ``stop`` of a two-dimensional Zarr array; `stamp` where it must not change."""
 
     array: zarr.Array[Any]
     start: int
     stop: int
+    stamp: ZarrStamp | None = None
 
     @classmethod
     def whole(cls, array: zarr.Array[Any]) -> Self:
@@ -85,7 +88,7 @@ class ZarrRows:
 
     def part(self, start: int, stop: int) -> Self:
         """The handle of rows ``start`` to ``stop`` of this block."""
-        return type(self)(self.array, self.start + start, min(self.start + stop, self.stop))
+        return replace(self, start=self.start + start, stop=min(self.start + stop, self.stop))
 
     def load(self, columns: slice = slice(None)) -> NDArray[Any]:
         """Read these rows from the store.
@@ -93,22 +96,41 @@ class ZarrRows:
         Raises
         ------
         DataError
-            If a checksum does not hold.
+            If a checksum does not hold, a chunk is missing, or the array changed since it was opened.
         """
         try:
-            return np.asarray(self.array[self.start : self.stop, columns])
-        except (ValueError, RuntimeError) as error:  # what Zarr's codecs raise for a cut or changed chunk
-            raise DataError(
-                f"{self.array.store_path}: rows {self.start} to {self.stop} are damaged ({error}); restore them "
-                "from a copy, or remove the folder and fit again"
-            ) from error
+            values = np.asarray(self.array[self.start : self.stop, columns])
+        except FAULTS as error:
+            self._check_unchanged()
+            raise self._damaged(first_line(error)) from error
+        self._check_unchanged()
+        if self._is_incomplete(values):
+            raise self._damaged("a chunk is missing")
+        return values
+
+    def _check_unchanged(self) -> None:
+        if self.stamp is not None:
+            self.stamp.check(self.start, self.stop)
+
+    def _is_incomplete(self, values: NDArray[Any]) -> bool:
+        """Whether a chunk is not there, where that reads as NaN: stored rows have none of their own."""
+        if values.dtype.kind != "f" or self.array.fill_value is None or not np.isnan(self.array.fill_value):
+            return False
+        return bool(np.isnan(values[:, :1]).any())
+
+    def _damaged(self, reason: str) -> DataError:
+        return DataError(
+            f"rows {self.start} to {self.stop - 1} in {self.array.store_path} are damaged ({reason}), "
+            "expected them whole; restore them from a copy or, if a fit wrote them, remove the store or fit "
+            "with --restart"
+        )
 
 
 @dataclass(frozen=True)
 class NpyRows:
     """Rows ``start`` to ``stop`` of a two-dimensional ``.npy`` file, read through a memory map."""
 
-    path: Path
+    file: FileStamp
     start: int
     stop: int
     n_columns: int
@@ -117,8 +139,9 @@ class NpyRows:
     @classmethod
     def whole(cls, path: Path) -> Self:
         """All rows of the file at `path`."""
+        file = FileStamp.of(str(path), Path(path))
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-        return cls(Path(path), 0, array.shape[0], array.shape[1], array.dtype)
+        return cls(file, 0, array.shape[0], array.shape[1], array.dtype)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -127,11 +150,18 @@ class NpyRows:
 
     def part(self, start: int, stop: int) -> Self:
         """The handle of rows ``start`` to ``stop`` of this block."""
-        return type(self)(
-            self.path, self.start + start, min(self.start + stop, self.stop), self.n_columns, self.dtype
-        )
+        return replace(self, start=self.start + start, stop=min(self.start + stop, self.stop))
 
     def load(self, columns: slice = slice(None)) -> NDArray[Any]:
-        """Copy these rows out of the file."""
-        array = np.load(self.path, mmap_mode="r", allow_pickle=False)
-        return np.array(array[self.start : self.stop, columns])
+        """Copy these rows out of the file.
+
+        Raises
+        ------
+        DataError
+            If the file changed since it was opened.
+        """
+        self.file.check()  # a map that reaches over the end of a file would end the process
+        array = np.load(self.file.path, mmap_mode="r", allow_pickle=False)
+        values = np.array(array[self.start : self.stop, columns])
+        self.file.check()
+        return values

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from kpca_stream.errors import DataError
-from kpca_stream.storage.sources.table import first_line
+from kpca_stream.storage.damage import first_line
 
 Array = NDArray[Any]
 

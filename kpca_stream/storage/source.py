@@ -22,8 +22,10 @@ from kpca_stream.storage.sources.arrays import (
     open_zarr,
     zarr_table,
 )
+from kpca_stream.storage.sources.arrowfile import open_arrow
 from kpca_stream.storage.sources.delimited import open_csv
 from kpca_stream.storage.sources.folder import folder_table, members
+from kpca_stream.storage.sources.hdf5 import SEPARATOR, open_hdf5
 from kpca_stream.storage.sources.parquet import open_parquet
 from kpca_stream.storage.sources.selection import picked_columns, row_range
 from kpca_stream.storage.sources.table import BLOCK_BYTES, Table, common_float_type, even_blocks, steps
@@ -35,7 +37,11 @@ _OPENERS: dict[str, Callable[[str, Path], Table]] = {
     "zarr": open_zarr,
     "parquet": open_parquet,
     "csv": open_csv,
+    "arrow": open_arrow,
+    "hdf5": open_hdf5,
 }
+_OTHER_ENDS = {"feather": "arrow", "h5": "hdf5"}
+_EXPECTED = ".npy, .zarr, .parquet, .csv, .arrow, .feather, .h5 or .hdf5"
 _ZARR_MARKS = ("zarr.json", ".zarray", ".zgroup")
 
 
@@ -106,6 +112,12 @@ class Source:
         """Rows that are best read in one go."""
         return self.table.span
 
+    @property
+    def reading_bytes(self) -> int:
+        """Upper estimate of the memory of one reader of `blocks`: all that it holds, two blocks included."""
+        row_bytes = 8 * len(self.table.columns)
+        return 3 * max(BLOCK_BYTES, row_bytes) + self.table.reading_bytes(self.picked)
+
     def blocks(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
         """Yield rows ``start`` to ``stop`` in order.
 
@@ -164,11 +176,14 @@ def open_source(
 ) -> Source:
     """Open rows without reading them (a CSV file is scanned once for the places of its rows).
 
+    Files that appear in a folder afterwards are not seen; one that is changed is refused when it is read.
+
     Parameters
     ----------
     path : str, Path, ndarray or zarr.Array
-        A ``.npy``, ``.zarr``, ``.parquet`` or ``.csv`` file, a folder of files of one of these
-        kinds, ``"sklearn:NAME"``, or a matrix.
+        A ``.npy``, ``.zarr``, ``.parquet``, ``.csv``, ``.arrow``, ``.feather`` (version 2), ``.h5`` or
+        ``.hdf5`` file, a folder of files of one of these kinds, ``"sklearn:NAME"``, or a matrix.
+        ``"file.h5::group/name"`` chooses one of several datasets; so does ``"folder::group/name"``.
     rows : str, optional
         A slice ``"start:stop"`` as in Python; either side may be left out or negative.
     columns : sequence of str or int, optional
@@ -198,32 +213,48 @@ def _open_table(path: str | Path | NDArray[Any] | zarr.Array[Any]) -> Table:
     return _open_path(Path(path))
 
 
-def _open_path(path: Path) -> Table:
-    if not path.exists():
-        raise ConfigError(f"{path}: no such file or folder, expected data there; correct the path")
+def _open_path(path: Path, dataset: str | None = None) -> Table:
+    if dataset is None and not _exists(path):
+        text, separator, dataset = str(path).partition(SEPARATOR)
+        if not (separator and dataset and _exists(Path(text))):
+            raise ConfigError(f"{path}: no such file or folder, expected data there; correct the path")
+        return _open_path(Path(text), dataset)
     if path.is_dir() and not _is_zarr(path):
-        files = members(path, _kind)
-        return folder_table(str(path), tuple(_open_file(file) for file in files))
-    return _open_file(path)
+        files = members(path, _kind, _EXPECTED)
+        return folder_table(str(path), tuple(_open_file(file, dataset) for file in files))
+    return _open_file(path, dataset)
 
 
-def _open_file(path: Path) -> Table:
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be opened ({error.strerror}); correct the path") from error
+
+
+def _open_file(path: Path, dataset: str | None) -> Table:
     kind = _kind(path)
-    if path.is_dir() != (kind == "zarr"):
-        raise DataError(f"{path}: got a {'folder' if path.is_dir() else 'file'}, expected {kind} data there")
+    if not (path.is_dir() if kind == "zarr" else path.is_file()):
+        found = "folder" if path.is_dir() else "file" if path.is_file() else "thing that is neither"
+        raise DataError(f"{path}: got a {found}, expected {kind} data there; correct the path")
+    if dataset is not None:
+        if kind != "hdf5":
+            raise ConfigError(f"{path}: got {dataset!r} behind {SEPARATOR}, expected it for HDF5 files only")
+        return open_hdf5(str(path), path.absolute(), dataset)
     return _OPENERS[kind](str(path), path.absolute())
 
 
 def _kind(path: Path) -> str:
     if path.is_dir() and _is_zarr(path):
         return "zarr"
-    kind = path.suffix.removeprefix(".").lower()
+    end = path.suffix.removeprefix(".").lower()
+    kind = _OTHER_ENDS.get(end, end)
     if kind not in _OPENERS:
-        close = nearest(kind, _OPENERS)
+        close = nearest(end, [*_OPENERS, *_OTHER_ENDS])
         hint = f"did you mean .{close}? " if close else ""
         raise ConfigError(
             f"{path}: unknown kind of file, got {path.suffix or 'no extension'!r}, "
-            f"{hint}expected .npy, .zarr, .parquet or .csv; convert the file"
+            f"{hint}expected {_EXPECTED}; convert the file"
         )
     return kind
 

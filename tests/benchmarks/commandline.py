@@ -1,56 +1,63 @@
-"""Runs the real command on real data, and measures it from outside."""
+"""Runs the real commands on real data, and measures them."""
 
 from __future__ import annotations
 
+import io
 import json
-import os
-import subprocess
-import sys
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+import shutil
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.benchmarks.child import cost_of, in_child, watch
 
-@dataclass(frozen=True)
-class Measured:
-    """What one command printed and took."""
-
-    result: dict[str, Any]
-    seconds: float
-    peak_memory: int  # bytes, of the process that did the work
+STORE = "work/gram.zarr"
 
 
-def fit(folder: Path, rows: NDArray[Any], settings: dict[str, Any]) -> Measured:
-    """Write `rows` as npy to `folder` and fit them by ``kpca-stream fit`` in a process of its own.
+def configure(folder: Path, rows: NDArray[Any]) -> None:
+    """Write `rows` (n_samples, n_features) as npy, and a configuration that reads them, to `folder`."""
+    np.save(folder / "rows.npy", rows)
+    text = "name: benchmark\ndata: {train: {path: rows.npy}}\n"
+    (folder / "config.yaml").write_text(text, encoding="utf-8")
+
+
+def fit(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    """``kpca-stream fit`` from nothing, in a process of its own: its result, time, peak memory and disk.
 
     Parameters
     ----------
     folder : Path
-        For the data, the run's store and the models.
-    rows : ndarray of shape (n_samples, n_features)
+        As `configure` left it.
     settings : dict
         Keys and values for ``--set``.
     """
-    np.save(folder / "rows.npy", rows)
-    config = folder / "config.yaml"
-    config.write_text("name: benchmark\ndata: {train: {path: rows.npy}}\n", encoding="utf-8")
+    for leftover in ("work", "models"):
+        shutil.rmtree(folder / leftover, ignore_errors=True)
+    return in_child("commandline:perform", cwd=folder, command="fit", settings=settings)
+
+
+def plan(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    """What ``kpca-stream plan`` says of the same, refused or not."""
+    found = in_child("commandline:perform", cwd=folder, command="plan", settings=settings)
+    return dict(found["result"])
+
+
+def perform(command: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """The child's side: the command as `python -m kpca_stream` runs it.
+
+    ``peak`` is that of the largest process, ``disk`` the most that the run's store held.
+    """
+    from kpca_stream.cli import main
+
     overrides = [part for key, value in settings.items() for part in ("--set", f"{key}={json.dumps(value)}")]
-    return _measured(["fit", config.name, "--json", *overrides], folder)
-
-
-def _measured(arguments: Sequence[str], folder: Path) -> Measured:
-    began = time.perf_counter()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kpca_stream", *arguments], cwd=folder, stdout=subprocess.PIPE, text=True
-    )
-    output = process.stdout.read() if process.stdout else ""
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"{' '.join(arguments)} ended with {process.returncode}: {output}")
-    return Measured(json.loads(output)["result"], time.perf_counter() - began, usage.ru_maxrss * 1024)
+    output = io.StringIO()
+    with watch(Path(STORE)) as seen, redirect_stdout(output):
+        cost = cost_of(lambda: main([command, "config.yaml", "--json", "--quiet", *overrides]))
+    printed = json.loads(output.getvalue())
+    if printed.get("result") is None:
+        raise SystemExit(f"{command} {settings}: {printed.get('error')}")
+    peak = max(cost["peak"], *seen.processes.values(), 0)
+    return {**cost, "peak": peak, "disk": seen.folder, "result": printed["result"]}

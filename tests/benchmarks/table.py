@@ -1,43 +1,49 @@
-"""Prints what was measured: a table for people, one JSON line for machines."""
+"""Prints what was measured as a table, and names the machine."""
 
 from __future__ import annotations
 
-import json
+import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 
-def show(question: str, rows: Sequence[dict[str, Any]]) -> None:
-    """Print `rows`, all with the same keys, under `question`; then the same as JSON with the machine."""
+def show(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print `rows`, all with the same keys, under `title`."""
     columns = list(rows[0])
     cells = [columns, *([_text(row[column]) for column in columns] for row in rows)]
     widths = [max(len(line[k]) for line in cells) for k in range(len(columns))]
-    print(f"\n{question}")
-    for line in cells:
-        print("  " + "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
-    print(json.dumps({"question": question, "rows": list(rows), "machine": machine()}))
+    print(f"\n{title}")
+    for first, *others in cells:
+        rest = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
+        print("  ".join([" ", first.ljust(widths[0]), *rest]))
 
 
-def machine() -> dict[str, str]:
-    """The processor and the versions that decide how fast it goes."""
-    packages = ("numpy", "scipy", "dask", "zarr", "scikit-learn")
+def machine() -> dict[str, Any]:
+    """The processor, the versions, and the settings of BLAS that decide how fast it goes."""
+    packages = ("numpy", "scipy", "dask", "distributed", "zarr", "scikit-learn")
+    settings = {
+        key: value for key, value in sorted(os.environ.items()) if key.startswith(("OPENBLAS", "OMP_"))
+    }
     return {
         "processor": _processor(),
+        "memory GB": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9, 1),
         "python": platform.python_version(),
         **{name: version(name) for name in packages},
+        "environment": settings,
     }
 
 
 def _processor() -> str:
     try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return f"{len(names)} × {names[0]}" if names else platform.processor()
 
 
 def _text(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -147,7 +147,8 @@ def test_small_directions_of_a_block_are_cleaned() -> None:
     krylov = _Krylov(np.dtype(np.float64))
     basis = np.linalg.qr(rng.standard_normal((80, 5)))[0]
     krylov.append(basis, basis)
-    product = 1e6 * basis @ rng.standard_normal((5, 3)) + rng.standard_normal((80, 3)) * [1.0, 1e-6, 1e-8]
+    new = rng.standard_normal((80, 3)) * [1.0, 1e-6, 1e-8] @ rng.standard_normal((3, 3))
+    product = basis @ rng.standard_normal((5, 3)) + new
     block = krylov.next_block(product, 0.0)
     assert block.shape == (80, 3)
     assert np.abs(basis.T @ block).max() < 1e-14
@@ -289,6 +290,34 @@ def test_share_that_is_never_told_is_not_enough() -> None:
     pairs = lanczos(Prescribed(spectra()["rank 3"]), 2, wanted=lambda _: None)
     assert not pairs.enough
     np.testing.assert_allclose(pairs.eigenvalues[:3], [5, 2, 1], atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_share_of_an_often_repeated_eigenvalue(dtype: Any) -> None:
+    """More copies of one eigenvalue than the block is wide are found, as many as make up the share."""
+    spectrum = np.concatenate([[2.0], np.ones(40), np.zeros(59)])
+    operator = Prescribed(spectrum, dtype)
+    pairs = lanczos(operator, 2, wanted=share(0.7, 42.0), tol=1e-5)
+    assert_is_solution(pairs, operator, 29, 1e-4)
+    assert pairs.n_passes <= 16  # two for each block of fresh directions
+
+
+def test_exhausted_space_ends_a_share() -> None:
+    """Where nothing is left that is not zero a share that cannot be met ends, also in a small space."""
+    for spectrum in (spectra()["rank 3"], np.ones(9), np.zeros(20)):
+        pairs = lanczos(Prescribed(spectrum), 2, wanted=lambda _: None)
+        assert pairs.n_passes <= 4
+        assert not pairs.enough
+        assert np.isfinite(pairs.eigenvalues).all()
+
+
+def test_all_wanted_vectors_start_another_solve() -> None:
+    """A share that needs more vectors than the block was wide hands all of them on: one pass is enough."""
+    operator = Prescribed(0.9 ** np.arange(120))
+    wanted = share(0.9, operator.spectrum.sum())
+    pairs = lanczos(operator, 4, wanted=wanted)
+    assert len(pairs.eigenvalues) > 8
+    assert lanczos(operator, 4, wanted=wanted, start=pairs.ritz_block, tol=1e-8).n_passes == 1
 
 
 def test_stagnation_ends_a_coarse_solve() -> None:

@@ -95,6 +95,17 @@ def test_equal_values_are_not_novel(value: float) -> None:
     assert not found.passed(np.full(50, value / corrected), np.full(50, 1.0 / corrected)).any()
 
 
+def test_errors_that_are_rounding_count_as_none() -> None:
+    """Errors up to the named rounding give the limits and quantiles of errors that are 0."""
+    rng = np.random.default_rng(2)
+    t2, noise = rng.exponential(size=100), 1e-12 * rng.uniform(size=100)
+    found = thresholds(noise, t2, 100, quantile=0.95, rounding=1e-12)
+    expected = thresholds(np.zeros(100), t2, 100, quantile=0.95)
+    assert not found.error_quantiles.any()
+    assert found.hotelling_t2 == expected.hotelling_t2
+    assert thresholds(noise, t2, 100, quantile=0.95).error_quantiles.any()
+
+
 def test_quantiles_are_of_the_corrected_values() -> None:
     """1,001 quantiles from the smallest to the largest corrected value, in order."""
     rng = np.random.default_rng(0)

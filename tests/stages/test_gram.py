@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kpca_stream import passes
 from kpca_stream.cluster import single_threaded_blas
-from kpca_stream.errors import DataError
+from kpca_stream.errors import DataError, KpcaStreamWarning
 from kpca_stream.numerics.kernels import (
     Cosine,
     Kernel,
@@ -185,7 +185,7 @@ def test_number_of_tasks_at_once_does_not_touch_the_bits(at_once: int | None) ->
 def test_memory_for_operands_does_not_touch_the_bits(budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Row tiles that are made ready again for want of memory give the same bits as those that were held."""
     expected = gram(per_block=4).multiply(block())
-    monkeypatch.setattr("kpca_stream.stages.gram.OPERAND_BYTES", budget)
+    monkeypatch.setattr("kpca_stream.stages.gram.blocks.OPERAND_BYTES", budget)
     assert np.array_equal(gram(per_block=4).multiply(block()), expected)
 
 
@@ -223,7 +223,20 @@ def test_counts_tell_what_was_done(tmp_path: Path) -> None:
         service.multiply(block())
         service.multiply(block())
         assert (service.counts.made, service.counts.read) == expected[storage]
-        assert (service.counts.found, service.counts.repaired) == (0, 0)
+        assert (service.counts.found, service.counts.repaired) == (0, [])
+
+
+@pytest.mark.parametrize("storage", ["zarr", "recompute"])
+def test_part_of_the_tiles_may_be_in_memory(storage: Storage, tmp_path: Path) -> None:
+    """The tiles of the first tasks are made once and held, the others read or made again, to the same bits."""
+    expected = gram(storage=storage, store=stored(tmp_path / "s", storage)).multiply(block())
+    service = gram(storage=storage, store=stored(tmp_path / "t", storage), memory_tasks=3)
+    held = sum(len(service.grid.tiles(task)) for task in service.grid.blocks()[:3])
+    n_tiles = service.grid.n_tiles
+    for _ in range(2):
+        assert np.array_equal(service.multiply(block()), expected)
+    made, read = (n_tiles, n_tiles - held) if storage == "zarr" else (2 * n_tiles - held, 0)
+    assert (service.counts.made, service.counts.read) == (made, read)
 
 
 def test_only_the_upper_tiles_are_stored(tmp_path: Path) -> None:
@@ -301,6 +314,15 @@ def test_error_of_an_own_kernel_reaches_the_caller() -> None:
     own = Own(Preparation(), lambda X, Y: np.full((len(X), len(Y)), np.nan), "mine")
     with pytest.raises(DataError, match="kernel mine returned NaN"):
         gram(own).multiply(block())
+
+
+def test_kernel_that_overflows_its_type_is_refused_before_the_first_tile() -> None:
+    """Values that float32 cannot hold are an error that names the kernel, in float64 they are none."""
+    kernel, X = Polynomial(Preparation(), 1.0, 5, 1.0), ArrayRows(1e4 * rows())
+    with pytest.raises(DataError, match=r"kernel poly: got values .*e\+4\d, whose sums float32 cannot hold"):
+        gram(kernel, X=X, dtype=np.float32).terms()
+    diagonal, _ = gram(kernel, X=X).terms()
+    assert np.isfinite(diagonal).all()
 
 
 class Stopped(Exception):  # noqa: N818  not an error, the hand that pulls the plug
@@ -408,13 +430,11 @@ def test_damaged_tile_is_made_again(damage: Callable[[Path], None], dtype: Any, 
     file = tmp_path / "tiles" / "c" / "2" / "5"
     whole = file.read_bytes()
     damage(file)
-    assert np.array_equal(service.multiply(block()), expected)
+    with pytest.warns(KpcaStreamWarning, match=r"1 tiles .* computed again: \(2, 5\)"):
+        assert np.array_equal(service.multiply(block()), expected)
     n_tiles = service.grid.n_tiles
-    assert (service.counts.made, service.counts.read, service.counts.repaired) == (
-        n_tiles + 1,
-        n_tiles - 1,
-        1,
-    )
+    assert (service.counts.made, service.counts.read) == (n_tiles + 1, n_tiles - 1)
+    assert service.counts.repaired == [(2, 5)]
     assert file.read_bytes() == whole
 
 
@@ -426,7 +446,7 @@ def test_missing_tile_is_found_by_listing(tmp_path: Path) -> None:
     store.checkpoints.clear()
     service = gram(storage="zarr", store=RunStore.open(tmp_path))
     assert np.array_equal(service.multiply(block()), expected)
-    assert (service.counts.made, service.counts.repaired) == (1, 0)
+    assert (service.counts.made, service.counts.repaired) == (1, [])
 
 
 def test_block_of_vectors_is_not_changed() -> None:

@@ -6,9 +6,11 @@ import time
 from pathlib import Path
 from typing import Any, Literal
 
+import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
+import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 import zarr
@@ -55,10 +57,13 @@ def write_all(folder: Path, X: Array) -> dict[str, Path]:
     zarr.create_array(folder / "x.zarr", data=X, chunks=(9_999, 2))
     pq.write_table(table, folder / "x.parquet", row_group_size=90_000)
     pacsv.write_csv(table, folder / "x.csv")
+    pa.feather.write_feather(table, folder / "x.feather", chunksize=50_001)
+    with h5py.File(folder / "x.h5", "w") as file:
+        file.create_dataset("x", data=X, chunks=(9_999, 2))
     (folder / "parts").mkdir()
     for index, start in enumerate(range(0, len(X), 47_000)):
         np.save(folder / "parts" / f"{index}.npy", X[start : start + 47_000])
-    names = ("x.npy", "x.zarr", "x.parquet", "x.csv", "parts")
+    names = ("x.npy", "x.zarr", "x.parquet", "x.csv", "x.feather", "x.h5", "parts")
     return {name: folder / name for name in names}
 
 
@@ -73,7 +78,7 @@ def bits(found: Sweep) -> tuple[Any, ...]:
     return found.n_samples, found.n_dropped, found.fingerprint, *(array.tobytes() for array in arrays)
 
 
-KINDS = ["x.npy", "x.zarr", "x.parquet", "x.csv", "parts"]
+KINDS = ["x.npy", "x.zarr", "x.parquet", "x.csv", "x.feather", "x.h5", "parts"]
 
 
 def test_a_sweep_finds_what_numpy_finds(X: Array, store: zarr.Group) -> None:
@@ -168,6 +173,29 @@ def test_a_second_sweep_writes_the_same(files: dict[str, Path], store: zarr.Grou
     first = bits(sweep(open_source(files["x.csv"]), seed=0, store=store))
     sweep(open_source(files["x.csv"], rows=":10"), seed=0, store=store)
     assert bits(sweep(open_source(files["x.csv"]), seed=0, store=store)) == first
+
+
+def test_rows_of_another_type_are_not_taken_for_these(store: zarr.Group) -> None:
+    """Equal values that are cast to other floats have the same fingerprint, but rows of their own."""
+    X = np.arange(12).reshape(6, 2)
+    found = []
+    for dtype in (np.int16, np.int64, np.int16):
+        source = open_source(X.astype(dtype))
+        found.append(sweep(source, seed=0, store=store, claimed=lambda fingerprint: None))
+        assert found[-1].rows.dtype == source.dtype
+    assert len({one.fingerprint for one in found}) == 1
+
+
+def test_rows_of_before_are_not_written_again(
+    files: dict[str, Path], store: zarr.Group, tmp_path: Path
+) -> None:
+    """Rows that an earlier look wrote to the end are used as they lie there."""
+    written = []
+    for _ in range(2):
+        found = sweep(open_source(files["x.csv"]), seed=0, store=store, claimed=lambda fingerprint: None)
+        chunk = tmp_path / "store.zarr" / "rows" / "c" / "0" / "0"
+        written.append((bits(found), chunk.stat().st_mtime_ns))
+    assert written[0] == written[1]
 
 
 def test_small_rows_in_memory_take_no_time() -> None:

@@ -241,3 +241,30 @@ def test_tree_is_removed(tmp_path: Path) -> None:
     for _ in range(2):
         remove_tree(tmp_path / "a")
     assert not (tmp_path / "a").exists()
+
+
+def test_another_group_is_no_store(tmp_path: Path) -> None:
+    """A Zarr group that no run wrote, such as a basis, is refused and left as it is."""
+    group = zarr.open_group(tmp_path / "basis.zarr", mode="w", zarr_format=3)
+    group.attrs["kpca_stream"] = {"format_version": 1}
+    before = (tmp_path / "basis.zarr" / "zarr.json").read_bytes()
+    with pytest.raises(ConfigError, match="another Zarr group"):
+        RunStore.open(tmp_path / "basis.zarr")
+    assert (tmp_path / "basis.zarr" / "zarr.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"zarr_format": 4, "node_type": "group"}'])
+def test_damaged_store_is_named(content: bytes, tmp_path: Path) -> None:
+    """A store whose metadata cannot be read is named, with the remedy."""
+    RunStore.open(tmp_path / "gram.zarr")
+    (tmp_path / "gram.zarr" / "zarr.json").write_bytes(content)
+    with pytest.raises(DataError, match=r"gram.zarr/zarr.json is damaged .* remove the store"):
+        RunStore.open(tmp_path / "gram.zarr")
+
+
+def test_store_that_lost_its_identity_is_named(tmp_path: Path) -> None:
+    """Tiles of which nobody knows the data are never used."""
+    store = RunStore.open(tmp_path / "gram.zarr")
+    store.open_tiles(4, 2, np.float32)
+    with pytest.raises(DataError, match=r"gram.zarr has tiles, but does not say of which data"):
+        store.claim({"fingerprint": "a"})

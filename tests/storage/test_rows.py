@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -76,15 +77,54 @@ def test_some_columns_are_loaded(place: Opener, tmp_path: Path) -> None:
     assert np.array_equal(part.load(slice(2, 4)), values()[1:4, 2:4])
 
 
-def test_damaged_rows_are_named(tmp_path: Path) -> None:
-    """Rows in Zarr whose checksum does not hold are an error that names them and the remedy."""
-    group = zarr.open_group(tmp_path, mode="w")
-    write_array(group, "rows", values(), dimensions=("row", "column"))
-    rows = ZarrRows.whole(group["rows"])  # type: ignore[arg-type]
-    file = tmp_path / "rows" / "c" / "0" / "0"
+def cut(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-7])
-    with pytest.raises(DataError, match=r"rows 2 to 5 are damaged .*; restore them"):
-        rows.part(2, 5).load()
+
+
+def flip(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[9] ^= 4
+    file.write_bytes(content)
+
+
+def empty(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+def replace_by_a_folder(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+@pytest.mark.parametrize("damage", [cut, flip, empty, Path.unlink, replace_by_a_folder])
+def test_damaged_rows_are_named(damage: Callable[[Path], None], tmp_path: Path) -> None:
+    """Stored rows that are not whole are an error that names them and the remedy, never numbers."""
+    group = zarr.open_group(tmp_path, mode="w")
+    write_array(group, "rows", values(), dimensions=("row", "column"), chunk_rows=6)
+    rows = ZarrRows.whole(group["rows"])  # type: ignore[arg-type]
+    damage(tmp_path / "rows" / "c" / "0" / "0")
+    with pytest.raises(DataError) as caught:
+        rows.part(2, 5).load(slice(1, 3))
+    message = str(caught.value)
+    assert f"rows 2 to 4 in file://{tmp_path}/rows are damaged" in message
+    assert "remove the store or fit with --restart" in message
+    assert "\n" not in message
+    assert np.array_equal(rows.part(6, 12).load(), values()[6:])
+
+
+def test_a_file_that_was_written_again_is_not_mixed(tmp_path: Path) -> None:
+    """Rows of a file that was replaced, cut or removed after it was opened are refused."""
+    rows = in_npy(tmp_path, values())
+    np.save(tmp_path / "X.npy", np.zeros((12, 5), np.float32))
+    os.utime(tmp_path / "X.npy", ns=(0, 1))
+    with pytest.raises(DataError, match=r"X.npy: changed since it was opened: it was written again"):
+        rows.part(0, 2).load()
+    cut(tmp_path / "X.npy")
+    with pytest.raises(DataError, match=r"X.npy: changed .* bytes instead of"):
+        rows.load()
+    (tmp_path / "X.npy").unlink()
+    with pytest.raises(DataError, match=r"X.npy: changed .* cannot be opened any more \(No such file"):
+        rows.load()
 
 
 @everywhere

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
+import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 import zarr
@@ -18,6 +21,7 @@ from numpy.typing import NDArray
 
 from kpca_stream.storage.rows import NpyRows, ZarrRows
 from kpca_stream.storage.source import BLOCK_BYTES, Source, open_source
+from tests.tables import write_arrow, write_feather, write_hdf5
 
 Array = NDArray[Any]
 NAMES = ["a", "b", "c", "d"]
@@ -58,6 +62,25 @@ def write_csv(path: Path, X: Array) -> Path:
     return path / "x.csv"
 
 
+def write_contiguous_hdf5(path: Path, X: Array) -> Path:
+    with h5py.File(path / "x.hdf5", "w") as file:
+        file["x"] = X
+    return path / "x.hdf5"
+
+
+def write_hdf5_of_wide_chunks(path: Path, X: Array) -> str:
+    with h5py.File(path / "x.h5", "w") as file:
+        file.create_dataset("a", data=X, chunks=(min(len(X), 100_000), 3))
+        file.create_dataset("b", data=-X)
+    return f"{path / 'x.h5'}::a"
+
+
+def write_hdf5_folder(path: Path, X: Array) -> Path:
+    for index, part in enumerate(np.array_split(X, 3)):
+        write_hdf5(path, part).rename(path / f"{index}.{'hdf5' if index else 'h5'}")
+    return path
+
+
 def write_folder(path: Path, X: Array) -> Path:
     folder = path / "parts"
     folder.mkdir()
@@ -79,6 +102,12 @@ WRITERS: list[Callable[[Path, Array], Any]] = [
     write_zarr_group,
     write_parquet,
     write_csv,
+    write_arrow,
+    write_feather,
+    write_hdf5,
+    write_contiguous_hdf5,
+    write_hdf5_of_wide_chunks,
+    write_hdf5_folder,
     write_folder,
     in_memory,
 ]
@@ -167,7 +196,15 @@ def test_numbers_are_cast_without_loss(dtype: str, cast: str, tmp_path: Path) ->
         np.testing.assert_array_equal(values(source), X.astype(cast))
 
 
-def test_parquet_columns_of_many_types(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("x.parquet", pq.write_table),
+        ("x.feather", pa.feather.write_feather),
+        ("x.arrow", partial(pa.feather.write_feather, compression="uncompressed")),
+    ],
+)
+def test_columns_of_many_types(name: str, write: Callable[..., None], tmp_path: Path) -> None:
     """Nulls become NaN, every kind of number is read, and text and dates are left out by default."""
     table = pa.table(
         {
@@ -181,13 +218,13 @@ def test_parquet_columns_of_many_types(tmp_path: Path) -> None:
             "big": pa.array([2**63 - 1, 0, 1], pa.int64()),
         }
     )
-    pq.write_table(table, tmp_path / "x.parquet")
-    source = open_source(tmp_path / "x.parquet")
+    write(table, tmp_path / name)
+    source = open_source(tmp_path / name)
     nan = np.nan
     assert source.columns == ("whole", "flag", "half", "price", "nothing", "big")
     expected = [[1, 1, 1, 1, nan, 2.0**63], [nan, nan, 2, 2, nan, 0], [3, 0, 3, nan, nan, 1]]
     np.testing.assert_array_equal(values(source), expected)
-    assert open_source(tmp_path / "x.parquet", columns=["half", "flag"]).dtype == np.float32
+    assert open_source(tmp_path / name, columns=["half", "flag"]).dtype == np.float32
 
 
 def test_columns_by_name_or_position(X: Array, tmp_path: Path) -> None:
@@ -259,6 +296,20 @@ def test_parts_of_a_folder_are_its_files(X: Array, tmp_path: Path) -> None:
     cut = open_source(folder, rows="65999:66002").parts(60_000)
     assert [(part.start, part.stop) for part in cut] == [(0, 1), (1, 2), (2, 3)]
     assert cut[2].name == "part-2.parquet, rows 0 to 0"
+
+
+def test_datasets_of_one_file_are_told_apart(X: Array, tmp_path: Path) -> None:
+    """A dataset that was chosen by name has it in its own name, its parts' and its rows'."""
+    chosen = write_hdf5_of_wide_chunks(tmp_path, X[:5])
+    source = open_source(chosen)
+    assert source.name == chosen
+    assert source.locate(3) == "x.h5::a, row 3"
+    other = open_source(chosen.removesuffix("a") + "b")
+    np.testing.assert_array_equal(values(other), -X[:5])
+    assert other.parts()[0].identity != source.parts()[0].identity
+    folder = open_source(f"{tmp_path}::b")
+    np.testing.assert_array_equal(values(folder), -X[:5])
+    assert folder.locate(3) == "x.h5::b, row 3"
 
 
 def test_a_parts_identity_changes_with_the_file(X: Array, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_ambiguous_columns(tmp_path: Path) -> None:
     assert open_source(tmp_path / "x.csv", columns=[1]).n_features == 1
     schema = pa.schema([("a", pa.float64()), ("a", pa.float64())])
     pq.write_table(pa.table([[1.0], [2.0]], schema=schema), tmp_path / "x.parquet")
-    refused(DataError, "two columns named 'a'", tmp_path / "x.parquet")
+    refused(DataError, "got 2 columns named 'a', expected one", tmp_path / "x.parquet")
 
 
 @pytest.mark.parametrize(
@@ -184,15 +184,6 @@ def flip(path: Path, position: int) -> None:
     content = bytearray(path.read_bytes())
     content[position] ^= 1
     path.write_bytes(content)
-
-
-def test_files_that_shrink(tmp_path: Path) -> None:
-    """An array file that was cut after it was opened is refused when it is read."""
-    path = write_npy(tmp_path)
-    source = open_source(path)
-    path.write_bytes(path.read_bytes()[:-8])
-    with pytest.raises(DataError, match="shorter than when it was opened"):
-        list(source.blocks(0, 10))
 
 
 def test_folders_that_do_not_agree(tmp_path: Path) -> None:

@@ -14,20 +14,22 @@ from numpy.typing import NDArray
 
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.parameters import nearest
+from kpca_stream.storage.damage import told_as
 from kpca_stream.storage.rows import ArrayRows, NpyRows, Rows, ZarrRows
 from kpca_stream.storage.sources.table import (
-    BLOCK_BYTES,
+    LARGEST_CHUNK_BYTES,
     Column,
+    FileTable,
     Piece,
     Whole,
+    aligned_rows,
     block_rows,
     check_array,
-    file_stamp,
-    first_line,
     is_usable,
     numbered,
     steps,
 )
+from kpca_stream.storage.stamp import FileStamp, ZarrStamp, changed
 
 SKLEARN_NAMES = ("breast_cancer", "diabetes", "digits", "iris", "linnerud", "wine")
 
@@ -36,14 +38,19 @@ SKLEARN_NAMES = ("breast_cancer", "diabetes", "digits", "iris", "linnerud", "win
 class ArrayTable(Whole):
     """Rows in memory; `first` is the position of row 0 in the array that it was cut from."""
 
-    name: str
+    title: str
     array: NDArray[Any]
     labels: tuple[str, ...] | None = None
     first: int = 0
 
     def __post_init__(self) -> None:
         """Check shape and type."""
-        check_array(self.name, self.array.shape, self.array.dtype)
+        check_array(self.title, self.array.shape, self.array.dtype)
+
+    @property
+    def name(self) -> str:
+        """How messages name it."""
+        return self.title
 
     @property
     def n_rows(self) -> int:
@@ -101,11 +108,9 @@ def open_sklearn(name: str) -> ArrayTable:
 
 
 @dataclass(frozen=True)
-class NpyTable(Whole):
+class NpyTable(FileTable):
     """A two-dimensional ``.npy`` file."""
 
-    name: str
-    path: Path
     shape: tuple[int, int]
     dtype: np.dtype[Any]
     offset: int
@@ -121,10 +126,10 @@ class NpyTable(Whole):
         """Positions."""
         return numbered(self.shape[1], self.dtype)
 
-    def read(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
+    def read_pieces(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
         """Read without a memory map, whose pages would count as used memory."""
         load = self._load_columns if self.by_columns else self._load_rows
-        with self.path.open("rb") as file:
+        with self.file.path.open("rb") as file:
             for a, b in steps(start, stop, block_rows(self.shape[1])):
                 yield load(file, a, b, picked)
 
@@ -143,18 +148,14 @@ class NpyTable(Whole):
         file.seek(self.offset + first * self.dtype.itemsize)
         values = np.fromfile(file, self.dtype, count)
         if values.size != count:
-            raise DataError(f"{self.name}: the file is shorter than when it was opened; write it again whole")
+            raise changed(self.name, "is shorter")
         return values
 
     def rows(self, start: int, stop: int) -> Rows | None:
         """The file as it is, where it lies row by row in a usable type."""
         if self.by_columns or not is_usable(self.dtype):
             return None
-        return NpyRows(self.path, start, stop, self.shape[1], self.dtype)
-
-    def stamp(self) -> str:
-        """Size and time of the file."""
-        return file_stamp(self.path)
+        return NpyRows(self.file, start, stop, self.shape[1], self.dtype)
 
 
 def open_npy(name: str, path: Path) -> NpyTable:
@@ -165,23 +166,26 @@ def open_npy(name: str, path: Path) -> NpyTable:
     DataError
         If it is no such file, cut short, or not a matrix of real numbers.
     """
-    try:
+    file = FileStamp.of(name, path)
+    with told_as(f"{name}: not a whole .npy file of numbers", "write it again with numpy.save"):
         array = np.lib.format.open_memmap(path, mode="r")
-    except (ValueError, EOFError, OSError) as error:
-        raise DataError(
-            f"{name}: not a whole .npy file of numbers ({first_line(error)}); write it again with numpy.save"
-        ) from error
     check_array(name, array.shape, array.dtype)
     by_columns = not array.flags.c_contiguous
-    return NpyTable(name, path, array.shape, array.dtype, array.offset, by_columns)
+    return NpyTable(file, array.shape, array.dtype, array.offset, by_columns)
 
 
 @dataclass(frozen=True, eq=False)
 class ZarrTable(Whole):
-    """A two-dimensional Zarr array."""
+    """A two-dimensional Zarr array; `written` is None where changes to it cannot be seen."""
 
-    name: str
+    title: str
     array: zarr.Array[Any]
+    written: ZarrStamp | None
+
+    @property
+    def name(self) -> str:
+        """How messages name it."""
+        return self.title
 
     @property
     def n_rows(self) -> int:
@@ -193,36 +197,43 @@ class ZarrTable(Whole):
         """Positions."""
         return numbered(self.array.shape[1], np.dtype(self.array.dtype))
 
+    def reading_bytes(self, picked: tuple[int, ...]) -> int:  # noqa: ARG002 - chunks hold all columns
+        """The rows of chunks that are read at once: as stored, decoded one by one, joined, and cut."""
+        return 4 * self._height() * self.array.shape[1] * self.array.dtype.itemsize + 2 * self._chunk_bytes()
+
     def read(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
-        """Read whole rows of chunks, so that none is decoded twice unless it is very large."""
+        """Read whole rows of chunks, as long as they stay what they were."""
         height = self._height()
-        first = start - start % height
-        for a, b in steps(first, stop, height):
+        for a, b in steps(start - start % height, stop, height):
             yield pick(self._load(max(a, start), b), picked)
 
     def _height(self) -> int:
-        chunk_rows, fitting = self.array.chunks[0], block_rows(self.array.shape[1])
-        if chunk_rows > fitting:
-            return chunk_rows if self._chunk_bytes() <= 4 * BLOCK_BYTES else fitting
-        return fitting - fitting % chunk_rows
+        return aligned_rows(self.array.chunks[0], self.array.shape[1], self._chunk_bytes())
 
     def _chunk_bytes(self) -> int:
         return int(self.array.chunks[0] * self.array.shape[1] * self.array.dtype.itemsize)
 
     def _load(self, start: int, stop: int) -> NDArray[Any]:
+        problem = f"{self.name}, rows {start} to {stop - 1}: cannot be read"
         try:
-            return np.asarray(self.array[start:stop])
-        except (OSError, ValueError, RuntimeError) as error:
-            raise DataError(
-                f"{self.name}, rows {start} to {stop - 1}: cannot be read ({first_line(error)}); "
-                "restore or rewrite these chunks"
-            ) from error
+            with told_as(problem, "restore these chunks or write them again"):
+                return np.asarray(self.array[start:stop])
+        finally:
+            self._check_unchanged(start, stop)  # a change explains every other fault
+
+    def _check_unchanged(self, start: int, stop: int) -> None:
+        if self.written is not None:
+            self.written.check(start, stop)
 
     def rows(self, start: int, stop: int) -> Rows | None:
         """The array as it is, where its type is usable and a row of chunks fits a few blocks."""
-        if not is_usable(np.dtype(self.array.dtype)) or self._chunk_bytes() > 4 * BLOCK_BYTES:
+        if not is_usable(np.dtype(self.array.dtype)) or self._chunk_bytes() > LARGEST_CHUNK_BYTES:
             return None
-        return ZarrRows(self.array, start, stop)
+        return ZarrRows(self.array, start, stop, self.written)
+
+    def stamp(self) -> str:
+        """Time of the last change."""
+        return "" if self.written is None else self.written.text
 
 
 def open_zarr(name: str, path: Path) -> ZarrTable:
@@ -233,13 +244,9 @@ def open_zarr(name: str, path: Path) -> ZarrTable:
     DataError
         If there is none, or not exactly one.
     """
-    try:
+    with told_as(f"{name}: not a readable Zarr array", "name the array's own folder, or restore it"):
         node = zarr.open(path, mode="r")
         matrices = [node] if isinstance(node, zarr.Array) else [a for _, a in node.arrays() if a.ndim == 2]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{name}: not a readable Zarr array ({first_line(error)}); name the array's own folder"
-        ) from error
     if len(matrices) != 1:
         raise DataError(
             f"{name}: got a Zarr group with {len(matrices)} two-dimensional arrays, expected exactly one; "
@@ -251,7 +258,7 @@ def open_zarr(name: str, path: Path) -> ZarrTable:
 def zarr_table(name: str, array: zarr.Array[Any]) -> ZarrTable:
     """The table of an open array, after a check of shape and type."""
     check_array(name, array.shape, np.dtype(array.dtype))
-    return ZarrTable(name, array)
+    return ZarrTable(name, array, ZarrStamp.of(name, array))
 
 
 def pick(block: NDArray[Any], picked: tuple[int, ...]) -> NDArray[Any]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -22,28 +23,28 @@ import pyarrow.csv as pacsv
 from numpy.typing import NDArray
 
 from kpca_stream.errors import DataError
-from kpca_stream.storage.sources.lines import LONGEST_LINE, LineIndex, index_lines
+from kpca_stream.storage.damage import first_line
+from kpca_stream.storage.sources.lines import LONGEST_LINE, LineIndex, check_length, index_lines
 from kpca_stream.storage.sources.table import (
     WINDOW_ROWS,
     Column,
-    Whole,
+    FileTable,
     check_not_empty,
-    file_stamp,
-    first_line,
 )
+from kpca_stream.storage.stamp import FileStamp
 
-_BLOCK_BYTES = 2**17  # pyarrow reads up to 32 blocks ahead
+_BLOCK_BYTES = 2**17
+_BLOCKS_AHEAD = 32  # pyarrow's own choice
 _TYPE_BYTES = 2**20
+_TYPE_ROWS = 1000
 _NULLS = frozenset(pacsv.ConvertOptions().null_values)
 _FLOAT = np.dtype(np.float64)
 
 
 @dataclass(frozen=True)
-class CsvTable(Whole):
+class CsvTable(FileTable):
     """A CSV file with the index of its lines."""
 
-    name: str
-    path: Path
     columns: tuple[Column, ...]
     lines: LineIndex
 
@@ -52,7 +53,11 @@ class CsvTable(Whole):
         """Number of data rows."""
         return self.lines.n_rows
 
-    def read(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
+    def reading_bytes(self, picked: tuple[int, ...]) -> int:  # noqa: ARG002 - all columns are split
+        """Text of the blocks that pyarrow reads ahead, and the fields and numbers made of it."""
+        return 6 * _BLOCKS_AHEAD * max(_BLOCK_BYTES, 2 * self.lines.longest)
+
+    def read_pieces(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
         """Parse the byte range that holds these rows."""
         first, last = start // WINDOW_ROWS, -(-stop // WINDOW_ROWS)
         begin, end = first * WINDOW_ROWS, min(last * WINDOW_ROWS, self.n_rows)
@@ -89,7 +94,7 @@ class CsvTable(Whole):
         names = [str(position) for position in range(len(self.columns))]
         block_bytes = max(block_bytes, 2 * self.lines.longest)
         with (
-            pa.OSFile(str(self.path), "rb") as file,
+            pa.OSFile(str(self.file.path), "rb") as file,
             pacsv.open_csv(
                 file.get_stream(begin, end - begin),
                 pacsv.ReadOptions(column_names=names, use_threads=False, block_size=block_bytes),
@@ -101,27 +106,50 @@ class CsvTable(Whole):
             yield reader
 
     def typed(self) -> CsvTable:
-        """The same table, where columns that hold no numbers in the first batch have no type."""
+        """The same table, where columns of text have no type."""
         try:
             with self._reader(0, 1, _TYPE_BYTES) as reader:
                 kinds = reader.schema.types
-        except pa.ArrowException as error:
+            text = self._text([position for position, kind in enumerate(kinds) if not _is_numeric(kind)])
+        except (pa.ArrowException, csv.Error) as error:
             raise self._fault(0, 1, (), error) from error
-        pairs = zip(self.columns, kinds, strict=True)
-        columns = tuple(Column(column.name, _FLOAT if _is_numeric(kind) else None) for column, kind in pairs)
-        return replace(self, columns=columns)
+        columns = (
+            Column(column.name, None if position in text else _FLOAT)
+            for position, column in enumerate(self.columns)
+        )
+        return replace(self, columns=tuple(columns))
 
-    def _fault(self, first: int, last: int, picked: tuple[int, ...], error: pa.ArrowException) -> DataError:
+    def _text(self, doubtful: list[int]) -> set[int]:
+        """Those of some columns in whose first rows less than half of the values are numbers.
+
+        In the others, what is no number is a fault that reading will name.
+        """
+        n_filled, n_numbers = Counter[int](), Counter[int]()
+        for _, cells in islice(self._cells(0, 1), _TYPE_ROWS if doubtful else 0):
+            if len(cells) != len(self.columns):
+                break  # reading will say so
+            filled = [position for position in doubtful if cells[position] not in _NULLS]
+            n_filled.update(filled)
+            n_numbers.update(position for position in filled if _is_number(cells[position]))
+        return {position for position in doubtful if 2 * n_numbers[position] < max(1, n_filled[position])}
+
+    def _fault(self, first: int, last: int, picked: tuple[int, ...], error: Exception) -> DataError:
         """The error that names the row of windows ``first`` to ``last`` that could not be parsed."""
-        with self.path.open("rb") as raw:
+        row = first * WINDOW_ROWS
+        try:
+            for row, cells in self._cells(first, last):
+                if problem := self._problem(cells, picked):
+                    return DataError(f"{self.locate(row)}{problem}")
+        except csv.Error as fault:
+            return DataError(f"{self.locate(row)} or after: cannot be parsed ({fault}); repair the file")
+        return DataError(f"{self.name}: cannot be parsed ({first_line(error)}); repair the file")
+
+    def _cells(self, first: int, last: int) -> Iterator[tuple[int, list[str]]]:
+        with self.file.path.open("rb") as raw:
             raw.seek(self.lines.range(first, last)[0])
             text = io.TextIOWrapper(raw, encoding="utf-8", errors="replace", newline="")
             filled = (cells for cells in csv.reader(text) if cells)
-            n_rows = (last - first) * WINDOW_ROWS
-            for row, cells in enumerate(islice(filled, n_rows), first * WINDOW_ROWS):
-                if problem := self._problem(cells, picked):
-                    return DataError(f"{self.locate(row)}{problem}")
-        return DataError(f"{self.name}: cannot be parsed ({first_line(error)}); repair the file")
+            yield from enumerate(islice(filled, (last - first) * WINDOW_ROWS), first * WINDOW_ROWS)
 
     def _problem(self, cells: list[str], picked: tuple[int, ...]) -> str | None:
         if len(cells) != len(self.columns):
@@ -134,43 +162,35 @@ class CsvTable(Whole):
                 )
         return None
 
-    def stamp(self) -> str:
-        """Size and time of the file."""
-        return file_stamp(self.path)
-
 
 def open_csv(name: str, path: Path) -> CsvTable:
     """Read the header, find the types in the first rows, and index the rows.
 
     The first line is a header unless all of its fields are numbers; 0, 1, 2, … over three or more columns
-    are the names that data frames have by default. A column whose first rows hold numbers, or nothing, is
-    one of numbers.
+    are the names that data frames have by default. A column is one of numbers if at least half of the values
+    in its first 1,000 rows are, or if it is empty.
 
     Raises
     ------
     DataError
         If the file is empty, has no rows, or is no text in lines.
     """
+    file = FileStamp.of(name, path)
     header, begin = _header(name, path)
     is_header = not _all_numbers(header) or _is_count(header)
     lines = index_lines(name, path, begin if is_header else _bom(path))
     check_not_empty(name, lines.n_rows, len(header))
     labels = header if is_header else [""] * len(header)
     columns = tuple(Column(label or str(position), _FLOAT) for position, label in enumerate(labels))
-    return CsvTable(name, path, columns, lines).typed()
+    return CsvTable(file, columns, lines).typed()
 
 
 def _header(name: str, path: Path) -> tuple[list[str], int]:
     """Fields of the first line that is not blank, and where the next line begins."""
-    record, begin = b"", 0
     with path.open("rb") as raw:
         raw.seek(_bom(path))
-        while line := raw.readline(LONGEST_LINE):
-            record += line
-            if record.strip() and record.count(b'"') % 2 == 0:
-                break
+        record = b"".join(_first_record(name, raw)).strip()
         begin = raw.tell()
-    record = record.strip()
     if b"\r" in record.replace(b"\r\n", b""):
         raise DataError(f"{name}: got lines that end in CR alone, expected LF or CRLF; convert the line ends")
     try:
@@ -179,6 +199,19 @@ def _header(name: str, path: Path) -> tuple[list[str], int]:
         raise DataError(f"{name}: its first line is no CSV in UTF-8 ({error}); convert the file") from error
     check_not_empty(name, len(record), len(fields))
     return [field.strip() for field in fields], begin
+
+
+def _first_record(name: str, raw: BinaryIO) -> Iterator[bytes]:
+    """Lines up to the first that is not blank and leaves no quote open."""
+    n_bytes, is_filled, is_open = 0, False, False
+    while line := raw.readline(LONGEST_LINE):
+        yield line
+        n_bytes += len(line)
+        is_filled = is_filled or bool(line.strip())
+        is_open ^= line.count(b'"') % 2 == 1
+        if is_filled and not is_open:
+            return
+        check_length(name, n_bytes)
 
 
 def _bom(path: Path) -> int:
@@ -208,8 +241,10 @@ def _is_count(fields: list[str]) -> bool:
 
 
 def _is_number(field: str) -> bool:
+    """Whether pyarrow reads it as a number."""
+    trimmed = field.strip(" \t")
     try:
-        float(field)
+        float(trimmed)
     except ValueError:
         return False
-    return "_" not in field
+    return trimmed.isascii() and "_" not in trimmed and trimmed == trimmed.strip()

@@ -49,6 +49,10 @@ class FolderTable:
         """The largest of the tables' own."""
         return max(table.span for table in self.tables)
 
+    def reading_bytes(self, picked: tuple[int, ...]) -> int:
+        """The largest of the tables' own."""
+        return max(table.reading_bytes(picked) for table in self.tables)
+
     def read(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
         """The rows of each table in turn."""
         for table, offset in zip(self.tables, self.offsets, strict=False):
@@ -94,8 +98,10 @@ def folder_table(name: str, tables: tuple[Table, ...]) -> FolderTable:
     return FolderTable(name, tables)
 
 
-def members(path: Path, kind_of: Callable[[Path], str]) -> list[Path]:
+def members(path: Path, kind_of: Callable[[Path], str], expected: str) -> list[Path]:
     """The files of a folder in order of their names, without hidden and unfinished ones.
+
+    Those that come later are not seen. `expected` names the kinds that there are.
 
     Raises
     ------
@@ -104,7 +110,7 @@ def members(path: Path, kind_of: Callable[[Path], str]) -> list[Path]:
     """
     files = sorted(entry for entry in path.iterdir() if not _is_ignored(entry.name))
     if not files:
-        raise DataError(f"{path}: got an empty folder, expected .npy, .zarr, .parquet or .csv; add some")
+        raise DataError(f"{path}: got an empty folder, expected {expected}; add some")
     for file in files[1:]:
         if kind_of(file) != kind_of(files[0]):
             raise DataError(

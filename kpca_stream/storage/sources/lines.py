@@ -66,11 +66,8 @@ def index_lines(name: str, path: Path, begin: int) -> LineIndex:
             is_quoted = is_quoted or b'"' in chunk
             masked = _mask(pending) if is_quoted else pending
             whole = masked.rfind(b"\n") + 1
-            if not whole and len(pending) > LONGEST_LINE:
-                raise DataError(
-                    f"{name}: a line passes {LONGEST_LINE} bytes, expected text in lines; "
-                    "look for a quote that is not closed"
-                )
+            if not whole:
+                check_length(name, len(pending))
             first, length = _lines(masked[:whole])
             _note(starts, at + first, n_rows)
             n_rows, longest = n_rows + first.size, max(longest, int(length.max(initial=0)))
@@ -79,6 +76,21 @@ def index_lines(name: str, path: Path, begin: int) -> LineIndex:
     _note(starts, at + first, n_rows)
     longest = max(longest, int(length.max(initial=0)))
     return LineIndex((*starts, at + len(pending)), n_rows + first.size, longest, is_quoted)
+
+
+def check_length(name: str, n_bytes: int) -> None:
+    """Refuse a line that is too long to be one.
+
+    Raises
+    ------
+    DataError
+        Where it passes `LONGEST_LINE`.
+    """
+    if n_bytes > LONGEST_LINE:
+        raise DataError(
+            f"{name}: got a line of {n_bytes} bytes, expected text in lines of at most {LONGEST_LINE}; "
+            "look for a quote that is not closed"
+        )
 
 
 def _note(starts: list[int], first: NDArray[np.int64], n_before: int) -> None:

@@ -12,35 +12,37 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from kpca_stream.errors import DataError
-from kpca_stream.storage.sources.table import (
-    Column,
-    Whole,
-    block_rows,
-    check_not_empty,
-    common_float_type,
-    file_stamp,
-    first_line,
-    float_type,
-)
+from kpca_stream.storage.damage import told_as
+from kpca_stream.storage.sources.columnar import as_array, check_names, number_type
+from kpca_stream.storage.sources.table import Column, FileTable, block_rows, check_not_empty
+from kpca_stream.storage.stamp import FileStamp
 
 _BUFFER_BYTES = 64 * 1024
+_PAGE_BYTES = 2**20
 _BATCHES_PER_BLOCK = 4
+_REMEDY = "restore the file or write it again"
 
 
 @dataclass(frozen=True)
-class ParquetTable(Whole):
-    """A Parquet file; `offsets` are the first rows of its row groups, and the number of rows."""
+class ParquetTable(FileTable):
+    """A Parquet file.
 
-    name: str
-    path: Path
+    Parameters
+    ----------
+    columns : tuple of Column
+    offsets : tuple of int
+        First row of each row group, and the number of rows.
+    group_bytes : int
+        Bytes of the largest row group, unpacked.
+    """
+
     columns: tuple[Column, ...]
     offsets: tuple[int, ...]
+    group_bytes: int
 
     @property
     def n_rows(self) -> int:
@@ -52,16 +54,15 @@ class ParquetTable(Whole):
         """The largest row group: its rows are decoded from its first on."""
         return max(np.diff(self.offsets).tolist())
 
-    def read(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
+    def reading_bytes(self, picked: tuple[int, ...]) -> int:
+        """A dictionary and a page of each column, packed and unpacked, but no more than a row group."""
+        return min(len(picked) * 4 * _PAGE_BYTES, 2 * self.group_bytes)
+
+    def read_pieces(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
         """Decode small batches, cast to the narrowest common type of floats."""
-        try:
-            with _open(self.path) as file:
-                yield from self._read(file, start, stop, picked)
-        except (pa.ArrowException, OSError) as error:
-            raise DataError(
-                f"{self.name}, rows {start} to {stop - 1}: cannot be read ({first_line(error)}); "
-                "restore or rewrite the file"
-            ) from error
+        problem = f"{self.name}, rows {start} to {stop - 1}: cannot be read"
+        with told_as(problem, _REMEDY), _open(self.file.path) as file:
+            yield from self._read(file, start, stop, picked)
 
     def _read(
         self, file: pq.ParquetFile, start: int, stop: int, picked: tuple[int, ...]
@@ -78,16 +79,12 @@ class ParquetTable(Whole):
         for batch in batches:
             low, high = max(start - at, 0), min(stop - at, batch.num_rows)
             if low < high:
-                yield _as_array(batch.slice(low, high - low), columns)
+                yield as_array(batch.slice(low, high - low), columns)
             at += batch.num_rows
 
     def _groups(self, start: int, stop: int) -> list[int]:
         bounds = zip(self.offsets, self.offsets[1:], strict=False)
         return [group for group, (a, b) in enumerate(bounds) if a < stop and b > start]
-
-    def stamp(self) -> str:
-        """Size and time of the file."""
-        return file_stamp(self.path)
 
 
 def open_parquet(name: str, path: Path) -> ParquetTable:
@@ -98,18 +95,18 @@ def open_parquet(name: str, path: Path) -> ParquetTable:
     DataError
         If it is not a Parquet file, has no rows, or two columns of one name.
     """
-    try:
-        with _open(path) as file:
-            schema, metadata = file.schema_arrow, file.metadata
-            heights = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{name}: not a whole Parquet file ({first_line(error)}); write it again") from error
+    stamp = FileStamp.of(name, path)
+    with told_as(f"{name}: not a whole Parquet file", _REMEDY), _open(path) as file:
+        schema, metadata = file.schema_arrow, file.metadata
+        groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+        heights = [group.num_rows for group in groups]
+        group_bytes = max((group.total_byte_size for group in groups), default=0)
+    if min(heights, default=0) < 0:
+        raise DataError(f"{name}: not a whole Parquet file (a row group of {min(heights)} rows); {_REMEDY}")
     check_not_empty(name, sum(heights), len(schema))
-    for label in schema.names:
-        if schema.names.count(label) > 1:
-            raise DataError(f"{name}: got two columns named {label!r}, expected one; rename one of them")
-    columns = tuple(Column(field.name, _number_type(field.type)) for field in schema)
-    return ParquetTable(name, path, columns, (0, *np.cumsum(heights).tolist()))
+    columns = tuple(Column(field.name, number_type(field.type)) for field in schema)
+    check_names(name, columns)
+    return ParquetTable(stamp, columns, (0, *np.cumsum(heights).tolist()), group_bytes)
 
 
 def _open(path: Path) -> pq.ParquetFile:
@@ -117,21 +114,3 @@ def _open(path: Path) -> pq.ParquetFile:
     return pq.ParquetFile(
         path, pre_buffer=False, buffer_size=_BUFFER_BYTES, page_checksum_verification=True, memory_map=False
     )
-
-
-def _number_type(kind: pa.DataType) -> np.dtype[Any] | None:
-    if pa.types.is_decimal(kind):
-        return np.dtype(np.float64)
-    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        dtype: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
-        return dtype
-    return np.dtype(np.float64) if pa.types.is_null(kind) else None
-
-
-def _as_array(batch: pa.RecordBatch, columns: list[Column]) -> NDArray[Any]:
-    types = [column.dtype for column in columns if column.dtype is not None]
-    block = np.empty((batch.num_rows, len(columns)), common_float_type(types))
-    for j, (column, dtype) in enumerate(zip(columns, types, strict=True)):
-        values = pc.cast(batch.column(column.name), pa.from_numpy_dtype(float_type(dtype)), safe=False)
-        block[:, j] = values.to_numpy(zero_copy_only=False)
-    return block

@@ -16,10 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpca_stream.errors import DataError
+from kpca_stream.storage.damage import first_line as first_line  # noqa: PLC0414 - for those who import it here
 from kpca_stream.storage.rows import Rows
+from kpca_stream.storage.stamp import FileStamp, changed
 
 WINDOW_ROWS = 65_536
 BLOCK_BYTES = 2 * 2**20
+LARGEST_CHUNK_BYTES = 4 * BLOCK_BYTES
 
 
 class Column(NamedTuple):
@@ -66,6 +69,9 @@ class Table(Protocol):
     def span(self) -> int:
         """Rows that are best read in one go: starting inside them costs reading those before."""
 
+    def reading_bytes(self, picked: tuple[int, ...]) -> int:
+        """Upper estimate of what a reader of columns `picked` holds beside the piece that it gives."""
+
     def read(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
         """Rows ``start`` to ``stop`` in pieces of any height, columns `picked`, any real type."""
 
@@ -85,7 +91,15 @@ class Table(Protocol):
 class Whole(ABC):
     """What tables made of one file or array have in common."""
 
-    name: str
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """How messages name it."""
+
+    @property
+    def short_name(self) -> str:
+        """The name without folders."""
+        return Path(self.name).name
 
     @property
     @abstractmethod
@@ -97,9 +111,13 @@ class Whole(ABC):
         """Any row can be reached at the same cost."""
         return 1
 
+    def reading_bytes(self, picked: tuple[int, ...]) -> int:  # noqa: ARG002 - nothing but the piece
+        """Rows are read as they are needed, with nothing beside them."""
+        return 0
+
     def locate(self, row: int) -> str:
         """Name of a row for messages."""
-        return f"{Path(self.name).name}, row {row}"
+        return f"{self.short_name}, row {row}"
 
     def rows(self, start: int, stop: int) -> Rows | None:  # noqa: ARG002 - no rows lie in place
         """None: these rows must be parsed first."""
@@ -111,17 +129,48 @@ class Whole(ABC):
 
     def pieces(self) -> tuple[Piece, ...]:
         """One piece."""
-        return (Piece(Path(self.name).name, self.stamp(), 0, self.n_rows, 0),)
+        return (Piece(self.short_name, self.stamp(), 0, self.n_rows, 0),)
 
     def stamp(self) -> str:
-        """What tells this version of the file from others, beside its name."""
+        """What tells this version of the data from others, beside their name."""
         return ""
 
 
-def file_stamp(path: Path) -> str:
-    """Size and time of last change of a file."""
-    status = path.stat()
-    return f"{status.st_size}:{status.st_mtime_ns}"
+@dataclass(frozen=True)
+class FileTable(Whole):
+    """What tables made of one file have in common."""
+
+    file: FileStamp
+
+    @property
+    def name(self) -> str:
+        """How messages name it."""
+        return self.file.name
+
+    def stamp(self) -> str:
+        """Size and time of the file."""
+        return self.file.text
+
+    def read(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
+        """Rows ``start`` to ``stop`` in pieces, as long as the file stays what it was.
+
+        Raises
+        ------
+        DataError
+            If it changed since it was opened, and for all that cannot be read.
+        """
+        self.file.check()
+        try:
+            for piece in self.read_pieces(start, stop, picked):
+                self.file.check()
+                yield piece
+        except DataError:
+            self.file.check()  # a change explains every other fault
+            raise
+
+    @abstractmethod
+    def read_pieces(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
+        """Rows ``start`` to ``stop``, whatever became of the file."""
 
 
 def numbered(n_columns: int, dtype: np.dtype[Any]) -> tuple[Column, ...]:
@@ -136,6 +185,17 @@ def block_rows(n_columns: int) -> int:
     """
     fitting = max(1, BLOCK_BYTES // (8 * n_columns))
     return min(WINDOW_ROWS, 1 << (fitting.bit_length() - 1))
+
+
+def aligned_rows(chunk_rows: int, n_columns: int, chunk_bytes: int) -> int:
+    """Rows to read at once from an array in chunks, `chunk_bytes` the size of one row of them.
+
+    Whole chunks, so that none is decoded twice, unless they are very large.
+    """
+    fitting = block_rows(n_columns)
+    if chunk_rows <= fitting:
+        return fitting - fitting % chunk_rows
+    return chunk_rows if chunk_bytes <= LARGEST_CHUNK_BYTES else fitting
 
 
 def steps(start: int, stop: int, height: int) -> Iterator[tuple[int, int]]:
@@ -160,7 +220,7 @@ def even_blocks(
         while at < len(piece):
             taken = min(height - filled, len(piece) - at)
             if taken == 0:
-                raise _changed(name, "more")
+                raise changed(name, "has more rows")
             if taken == height:
                 block = np.ascontiguousarray(piece[at : at + taken], dtype)
             else:
@@ -172,14 +232,7 @@ def even_blocks(
                 n_rows, filled = n_rows - height, 0
                 height = min(height, n_rows)
     if n_rows:
-        raise _changed(name, "fewer")
-
-
-def _changed(name: str, comparison: str) -> DataError:
-    return DataError(
-        f"{name}: got {comparison} rows than when it was opened, expected the same; "
-        "leave the file alone while it is read"
-    )
+        raise changed(name, "has fewer rows")
 
 
 def float_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -223,8 +276,3 @@ def check_not_empty(name: str, n_rows: int, n_columns: int) -> None:
 def is_usable(dtype: np.dtype[Any]) -> bool:
     """Whether values of this type can be used as they are stored."""
     return dtype in (np.dtype(np.float32), np.dtype(np.float64))
-
-
-def first_line(error: BaseException) -> str:
-    """An error's own words, on one line."""
-    return " ".join(str(error).split()) or type(error).__name__

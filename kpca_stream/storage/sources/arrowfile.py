@@ -1,0 +1,134 @@
+"""Tables in files of Arrow's IPC format, also called Feather version 2."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kpca_stream.storage.damage import told_as
+from kpca_stream.storage.sources.columnar import as_array, check_names, number_type
+from kpca_stream.storage.sources.table import (
+    Column,
+    FileTable,
+    block_rows,
+    check_not_empty,
+    steps,
+)
+from kpca_stream.storage.stamp import FileStamp
+
+
+@dataclass(frozen=True)
+class ArrowTable(FileTable):
+    """An Arrow file; `offsets` are the first rows of its record batches, and the number of rows.
+
+    Batches that are not compressed lie in the file as they are used, and only the rows at hand are in memory
+    whatever their size. A compressed one is in memory whole, with the columns that are read.
+    """
+
+    columns: tuple[Column, ...]
+    offsets: tuple[int, ...]
+    is_compressed: bool
+
+    @property
+    def n_rows(self) -> int:
+        """Number of data rows."""
+        return self.offsets[-1]
+
+    @property
+    def span(self) -> int:
+        """The largest compressed batch, which is decoded whole."""
+        return max(np.diff(self.offsets).tolist()) if self.is_compressed else 1
+
+    def reading_bytes(self, picked: tuple[int, ...]) -> int:
+        """A compressed batch, packed and unpacked."""
+        types = [self.columns[position].dtype for position in picked]
+        return 2 * self.span * sum(dtype.itemsize for dtype in types if dtype) if self.is_compressed else 0
+
+    def read_pieces(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
+        """Copy some rows of a record batch at a time, cast to the narrowest common type of floats."""
+        columns = [self.columns[position] for position in picked]
+        problem = f"{self.name}, rows {start} to {stop - 1}: cannot be read"
+        with told_as(problem, "restore the file or write it again"):
+            mapped = _Mapped(self.file.path, picked if self.is_compressed else ())
+            yield from self._read(mapped, start, stop, columns)
+
+    def _read(self, mapped: _Mapped, start: int, stop: int, columns: list[Column]) -> Iterator[NDArray[Any]]:
+        for index, (first, end) in enumerate(zip(self.offsets, self.offsets[1:], strict=False)):
+            a, b = max(start, first), min(stop, end)
+            if a >= b:
+                continue
+            self.file.check()  # reading a map behind the end of its file would end the process
+            batch = mapped.batch(index)
+            for low, high in steps(a - first, b - first, block_rows(len(columns))):
+                self.file.check()
+                yield as_array(batch.slice(low, high - low), columns)
+                mapped.release()
+
+
+class _Mapped:
+    """A file that lies in memory only where it was read since the last release."""
+
+    def __init__(self, path: Path, included: tuple[int, ...] = ()) -> None:
+        with path.open("rb") as file:
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._buffer = pa.py_buffer(self._map)
+        # Choosing columns copies them, so that all are taken where these are views.
+        options = pa.ipc.IpcReadOptions(included_fields=list(included), use_threads=False)
+        self.reader = pa.ipc.open_file(
+            pa.BufferReader(self._buffer), options=options, memory_pool=pa.system_memory_pool()
+        )
+
+    def batch(self, index: int) -> pa.RecordBatch:
+        """A record batch whose buffers are as long as its columns need."""
+        batch = self.reader.get_batch(index)
+        batch.validate()
+        return batch
+
+    def release(self) -> None:
+        """Give back the memory of what was read; the file still has it."""
+        self._map.madvise(mmap.MADV_DONTNEED)
+
+    def holds(self, batch: pa.RecordBatch) -> bool:
+        """Whether the values of `batch` are views of the file."""
+        buffers = (buffer for column in batch.columns for buffer in column.buffers() if buffer)
+        start, stop = self._buffer.address, self._buffer.address + self._buffer.size
+        return all(buffer.size == 0 or start <= buffer.address < stop for buffer in buffers)
+
+
+def open_arrow(name: str, path: Path) -> ArrowTable:
+    """Read the schema of an Arrow file and the heights of its record batches.
+
+    Raises
+    ------
+    DataError
+        If it is not a file in this format, has no rows, or two columns of one name.
+    """
+    stamp = FileStamp.of(name, path)
+    problem = f"{name}: not a whole Arrow IPC file or Feather file of version 2"
+    with told_as(problem, "write it again with pyarrow.feather.write_feather"):
+        whole = _Mapped(path)
+        columns = tuple(Column(field.name, number_type(field.type)) for field in whole.reader.schema)
+        is_compressed = whole.reader.num_record_batches > 0 and not whole.holds(whole.batch(0))
+        heights = list(_heights(path, _narrowest(columns) if is_compressed else ()))
+    check_not_empty(name, sum(heights), len(columns))
+    check_names(name, columns)
+    return ArrowTable(stamp, columns, (0, *np.cumsum(heights).tolist()), is_compressed)
+
+
+def _heights(path: Path, included: tuple[int, ...]) -> Iterator[int]:
+    mapped = _Mapped(path, included)
+    for index in range(mapped.reader.num_record_batches):
+        yield mapped.batch(index).num_rows
+
+
+def _narrowest(columns: tuple[Column, ...]) -> tuple[int, ...]:
+    """The position of the column that is decoded fastest, to learn heights from."""
+    sizes = [np.inf if column.dtype is None else column.dtype.itemsize for column in columns]
+    return (int(np.argmin(sizes)),)

@@ -1,0 +1,48 @@
+"""Columns of Arrow's types, as the formats that hold them have in common."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from kpca_stream.errors import DataError
+from kpca_stream.storage.sources.table import Column, common_float_type, float_type
+
+
+def number_type(kind: pa.DataType) -> np.dtype[Any] | None:
+    """NumPy's type for numbers; None for text, times and nested values."""
+    if pa.types.is_decimal(kind):
+        return np.dtype(np.float64)
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        dtype: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
+        return dtype
+    return np.dtype(np.float64) if pa.types.is_null(kind) else None
+
+
+def check_names(name: str, columns: Sequence[Column]) -> None:
+    """See that every column has a name of its own.
+
+    Raises
+    ------
+    DataError
+        If two share one.
+    """
+    for label, count in Counter(column.name for column in columns).items():
+        if count > 1:
+            raise DataError(f"{name}: got {count} columns named {label!r}, expected one; rename the others")
+
+
+def as_array(batch: pa.RecordBatch, columns: Sequence[Column]) -> NDArray[Any]:
+    """Some columns of a batch, cast to the narrowest common type of floats; nulls become NaN."""
+    types = [column.dtype for column in columns if column.dtype is not None]
+    block = np.empty((batch.num_rows, len(columns)), common_float_type(types))
+    for j, (column, dtype) in enumerate(zip(columns, types, strict=True)):
+        values = pc.cast(batch.column(column.name), pa.from_numpy_dtype(float_type(dtype)), safe=False)
+        block[:, j] = values.to_numpy(zero_copy_only=False)
+    return block

@@ -1,0 +1,138 @@
+"""The arithmetic of a pass alone: the same tiles, strips and threads; no guards, no Dask, no Zarr."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpca_stream.cluster import single_threaded_blas
+from kpca_stream.numerics.multiply import STRIP_ROWS, strip_slices
+from kpca_stream.numerics.tiles import Tile, TileGrid
+
+Array = NDArray[Any]
+
+PIECE_BYTES = 16 * 2**20
+
+
+@dataclass(eq=False)
+class BarePass:
+    """GEMMs and exps of one pass over an rbf kernel matrix in float32.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    gamma : float
+    grid : TileGrid
+    n_threads : int
+    """
+
+    X: Array
+    gamma: float
+    grid: TileGrid
+    n_threads: int
+    _left: Array = field(init=False)
+    _right: Array = field(init=False)
+    _own: threading.local = field(init=False, default_factory=threading.local)
+
+    def __post_init__(self) -> None:
+        """[2γX, −γ‖x‖², 1] and [X, 1, −γ‖x‖²]."""
+        X = (self.X - self.X.mean(axis=0)).astype(np.float32)
+        norms = -self.gamma * np.einsum("ij,ij->i", X, X)[:, None]
+        ones = np.ones_like(norms)
+        self._left = np.hstack([2 * self.gamma * X, norms, ones]).astype(np.float32)
+        self._right = np.hstack([X, ones, norms]).astype(np.float32)
+
+    def evaluate(self) -> None:
+        """All tiles i ≤ j, each thrown away."""
+
+        def of_block(block: Tile) -> None:
+            for tile in self.grid.tiles(block):
+                for _ in self._strips(tile):
+                    pass
+
+        self._run(of_block)
+
+    def multiply(self, V: Array) -> None:
+        """All tiles times V (n_samples, w), each for both of its sides; products are thrown away."""
+
+        def of_block(block: Tile) -> None:
+            for tile in self.grid.tiles(block):
+                self._multiply(self._strips(tile), tile, V)
+
+        self._run(of_block)
+
+    def multiply_stored(self, path: Path, V: Array) -> None:
+        """The same, with tiles from a file: one after another, as `write_raw` left them."""
+        size = self.grid.tile_rows**2 * 4
+        places = {tile: index * size for index, tile in enumerate(self.grid.tiles())}
+
+        def of_block(block: Tile) -> None:
+            with path.open("rb", buffering=0) as file:
+                for tile in self.grid.tiles(block):
+                    file.seek(places[tile])
+                    T = self._buffer("tile", (self.grid.tile_rows,) * 2)
+                    file.readinto(T.data)
+                    a, b, c, d = *self.grid.rows(tile[0]), *self.grid.rows(tile[1])
+                    # Of a tile at the edge only a part is there, in the file as in the matrix.
+                    whole = T[: b - a, : d - c]
+                    self._multiply(((rows, whole[rows]) for rows in strip_slices(b - a)), tile, V)
+
+        self._run(of_block)
+
+    def _strips(self, tile: Tile) -> Iterator[tuple[slice, Array]]:
+        (a, b), (c, d) = (self.grid.rows(t) for t in tile)
+        buffer = self._buffer("strip", (STRIP_ROWS, self.grid.tile_rows)).reshape(-1)
+        for rows in strip_slices(b - a):
+            T = buffer[: (rows.stop - rows.start) * (d - c)].reshape(-1, d - c)
+            np.matmul(self._left[a + rows.start : a + rows.stop], self._right[c:d].T, out=T)
+            np.exp(T, out=T)
+            yield rows, T
+
+    def _multiply(self, strips: Iterator[tuple[slice, Array]], tile: Tile, V: Array) -> None:
+        (a, _), (c, d) = (self.grid.rows(t) for t in tile)
+        for rows, T in strips:
+            np.matmul(T, V[c:d], out=self._buffer("one", (STRIP_ROWS, V.shape[1]))[: len(T)])
+            if tile[0] != tile[1]:
+                part = V[a + rows.start : a + rows.stop]
+                np.matmul(T.T, part, out=self._buffer("other", (self.grid.tile_rows, V.shape[1]))[: d - c])
+
+    def _buffer(self, name: str, shape: tuple[int, int]) -> Array:
+        if not hasattr(self._own, name):
+            setattr(self._own, name, np.empty(shape, dtype=np.float32))
+        return np.asarray(getattr(self._own, name))
+
+    def _run(self, of_block: Callable[[Tile], None]) -> None:
+        with single_threaded_blas(), ThreadPoolExecutor(self.n_threads) as pool:
+            list(pool.map(of_block, self.grid.blocks()))
+
+
+def write_raw(path: Path, n_bytes: int) -> None:
+    """Write so many bytes of float32 values to a file, one after another, and flush them to the disk."""
+    piece = np.random.default_rng(0).random(PIECE_BYTES // 4, dtype=np.float32).tobytes()
+    with path.open("wb", buffering=0) as file:
+        for start in range(0, n_bytes, PIECE_BYTES):
+            file.write(piece[: min(PIECE_BYTES, n_bytes - start)])
+        os.fsync(file.fileno())
+
+
+def flush(folder: Path) -> None:
+    """Flush all files of a folder to the disk."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+
+
+def forget(path: Path) -> None:
+    """Drop a file, or the files of a folder, from the memory in which the system keeps what was read."""
+    for file in [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]:
+        with file.open("rb") as opened:
+            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -1,0 +1,173 @@
+"""Starts: passes to 10 components from a random block, from landmarks, and from yesterday's basis.
+
+``python -m tests.benchmarks.starts``. Four real sets, rbf; float32 to 1e-5, float64 to 1e-8, both relative to
+the first eigenvalue. Yesterday's basis was fitted, to the same tolerance, to all rows but every twentieth;
+its scores of today's rows start the block, random vectors fill it up. ARPACK counts products with single
+vectors, and stops where its last pair meets the same residual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator, eigsh
+
+from kpca_stream import KernelPCA
+from kpca_stream.cluster import connect, single_threaded_blas
+from kpca_stream.numerics.eigensolve import Eigenpairs, block_lanczos, block_width
+from kpca_stream.numerics.nystrom import FeatureMap
+from kpca_stream.stages.centering import CentredGram
+from kpca_stream.stages.statistics import landmark_block
+from tests.benchmarks.child import cost_of, in_child
+from tests.benchmarks.data import REAL, thinned
+from tests.benchmarks.harness import MB, Answer, Figure, Question, main
+from tests.benchmarks.jobs import N_COMPONENTS
+from tests.benchmarks.operators import Prepared, prepare
+
+Array = NDArray[Any]
+Start = Callable[[Prepared, int], Array]
+
+TOLERANCES = {1e-5: "float32", 1e-8: "float64"}
+LANDMARKS = 300
+HELD_BACK = 20
+
+
+def random_start(ready: Prepared, width: int) -> Array:
+    """Gaussian vectors."""
+    return np.random.default_rng(0).standard_normal((ready.looked.n_samples, width))
+
+
+def landmark_start(ready: Prepared, width: int) -> Array:
+    """The leading vectors of a small Nyström solution, filled up."""
+    sample = ready.looked.sample
+    landmarks = sample[:: max(1, len(sample) // LANDMARKS)][:LANDMARKS]
+    features = FeatureMap.of(ready.kernel, landmarks, ready.plan.tile_dtype)
+    found = landmark_block(
+        ready.looked.rows, np.ones(ready.looked.n_samples), features, width, ready.plan.tile_dtype
+    )
+    return _filled(found, width)
+
+
+def yesterday_start(ready: Prepared, width: int) -> Array:
+    """Yesterday's eigenvectors; for new rows, their scores scaled in the same way."""
+    X = ready.looked.rows.load()
+    is_new = np.arange(len(X)) % HELD_BACK == 0
+    model = KernelPCA(
+        N_COMPONENTS,
+        kernel="rbf",
+        gamma=ready.plan.settings.kernel.gamma,
+        tol=ready.plan.tol,
+        eigen_solver="lanczos",
+        remove_zero_eig=True,
+    )
+    model.set_params(precision=ready.plan.precision).fit(X[~is_new])
+    found = np.empty((len(X), len(model.eigenvalues_)))
+    found[~is_new] = model.eigenvectors_
+    found[is_new] = model.transform(X[is_new]) / np.sqrt(model.eigenvalues_)
+    return _filled(found, width)
+
+
+STARTS: dict[str, Start] = {
+    "random": random_start,
+    "Nyström": landmark_start,
+    "yesterday": yesterday_start,
+}
+
+
+def answer(*, quick: bool) -> Answer:
+    """Passes of all, for all data and both tolerances."""
+    cases = [(name, tol) for tol in TOLERANCES for name in REAL]
+    rows = [_row(name, tol, 3000 if quick else 10**9) for name, tol in cases]
+    figures = [
+        Figure(
+            f"tol {tol:g}: data on which the Nyström start saves a pass, of {len(REAL)}",
+            sum(row["random"] > row["Nyström"] for row in rows if row["tol"] == f"{tol:g}"),
+            3,
+            is_least=True,
+        )
+        for tol in TOLERANCES
+    ]
+    return Answer(rows, figures)
+
+
+def _row(name: str, tol: float, n_samples: int) -> dict[str, Any]:
+    found = in_child("starts:count", name=name, tol=tol, n_samples=n_samples)
+    passes = {column: found[column] for column in (*STARTS, "ARPACK")}
+    return {
+        "data": name,
+        "n": found["n"],
+        "tol": f"{tol:g}",
+        **passes,
+        "seconds of all": found["seconds"],
+        "peak MB": found["peak"] / MB,
+    }
+
+
+def count(name: str, tol: float, n_samples: int) -> dict[str, Any]:
+    """The child's side: passes from each start, and ARPACK's products."""
+    X = thinned(REAL[name].load(), n_samples).astype(TOLERANCES[tol])
+    found: dict[str, Any] = {"n": len(X)}
+    with single_threaded_blas(), connect("threads"):
+        ready = prepare(
+            X,
+            REAL[name].gamma,
+            tol=tol,
+            method="lanczos",
+            precision=TOLERANCES[tol],
+            n_components=N_COMPONENTS,
+        )
+        cost = cost_of(lambda: found.update(_counted(ready)))
+    return {**cost, **found}
+
+
+def _counted(ready: Prepared) -> dict[str, int]:
+    operator = ready.centred(ready.gram())
+    width = block_width(N_COMPONENTS, ready.looked.n_samples)
+    pairs = {name: _solved(ready, operator, start(ready, width)) for name, start in STARTS.items()}
+    passes = {name: each.n_passes for name, each in pairs.items()}
+    return {**passes, "ARPACK": _arpack_products(ready, operator, pairs["random"].eigenvalues)}
+
+
+def _solved(ready: Prepared, operator: CentredGram, start: Array) -> Eigenpairs:
+    return block_lanczos(
+        operator,
+        operator.centred(start),
+        wanted=lambda theta: min(N_COMPONENTS, len(theta)),
+        tol=ready.plan.tol,
+        max_passes=50,
+        max_columns=ready.plan.max_columns,
+        dtype=ready.plan.tile_dtype,
+    )
+
+
+def _arpack_products(ready: Prepared, operator: CentredGram, eigenvalues: Array) -> int:
+    products: list[int] = []
+
+    def multiply(v: Array) -> Array:
+        products.append(1)
+        return operator(v.reshape(-1, 1))[:, 0]
+
+    n_samples = ready.looked.n_samples
+    # ARPACK's tolerance is relative to each eigenvalue, not to the first.
+    tol = ready.plan.tol * eigenvalues[0] / eigenvalues[-1]
+    matrix = LinearOperator((n_samples, n_samples), matvec=multiply, dtype=np.float64)
+    v0 = operator.centred(np.random.default_rng(0).standard_normal((n_samples, 1)))[:, 0]
+    eigsh(matrix, k=N_COMPONENTS, which="LA", tol=float(tol), v0=v0)
+    return len(products)
+
+
+def _filled(vectors: Array, width: int) -> Array:
+    """`width` columns: unit vectors as far as they go, then random ones of the same length."""
+    n_samples, n_found = vectors.shape
+    more = np.random.default_rng(0).standard_normal((n_samples, max(0, width - n_found)))
+    block = np.column_stack([vectors[:, :width], more])
+    return np.asarray(block / np.linalg.norm(block, axis=0))
+
+
+QUESTION = Question("Starts: passes to 10 components, rbf, and ARPACK's products", answer)
+
+if __name__ == "__main__":
+    main(QUESTION)
