@@ -89,8 +89,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     ----------
     eigenvalues_ : ndarray of shape (n_components,)
     eigenvectors_ : ndarray of shape (n_samples, n_components)
-    gamma_ : float or None
-        As used.
+    gamma_ : float
+        As used; for kernels without γ 1/n_features where none was given, as in scikit-learn.
     X_fit_ : ndarray or handle of the rows that were fitted
     explained_variance_ : ndarray of shape (n_components,)
         μ_j/(n − 1).
@@ -294,7 +294,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.eigenvectors_ = pairs.eigenvectors[:, kept]
         self.residual_norms_ = pairs.residual_norms[kept]
         self.n_passes_ = pairs.n_passes
-        self.gamma_ = getattr(basis.kernel, "gamma", None)
+        given = self.gamma if isinstance(self.gamma, int | float) else 1.0 / self.n_features_in_
+        self.gamma_ = getattr(basis.kernel, "gamma", given)
         self.explained_variance_ = self.eigenvalues_ / (basis.total_weight - 1)
         self.explained_variance_ratio_ = (
             self.eigenvalues_ / basis.trace if basis.trace > 0 else 0 * self.eigenvalues_

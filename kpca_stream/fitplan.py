@@ -75,6 +75,7 @@ class FitSettings:
     max_passes: int = 50
     storage: Literal["auto", "memory", "zarr", "recompute"] = "auto"
     tile_rows: int | None = None
+    checkpoint_seconds: float = 60.0
     memory_limit: int = 4 * 2**30
     disk_limit: int | None = None
     scale: bool = False

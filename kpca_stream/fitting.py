@@ -97,19 +97,25 @@ def fit(
     """
     reporter = reporter or silent()
     with single_threaded_blas():
-        looked = looked or look_at(source, settings, store, reporter)
+        if looked is None:
+            planned(source, settings, source.n_samples, with_store=store is not None)
+            looked = look_at(source, settings, store, reporter)
         _check_weights(weights, looked)
-        plan = make_plan(
-            settings, looked.n_samples, looked.n_features, source.original_dtype, with_store=store is not None
-        )
-        if plan.refusals():
-            raise ConfigError(f"{source.name}, {looked.n_samples} rows: {'; '.join(plan.refusals())}")
+        plan = planned(source, settings, looked.n_samples, with_store=store is not None)
         kernel = resolve_kernel(settings.kernel, looked.moments, looked.sample, scale=settings.scale)
         if isinstance(kernel, Precomputed):
             check_symmetry(looked.rows, progress=reporter.step("symmetry"))
         if store is not None:
             store.claim(identity(plan, kernel, looked))
         return _Fitting(plan, kernel, looked, store, weights, reporter).result()
+
+
+def planned(source: Source, settings: FitSettings, n_samples: int, *, with_store: bool) -> FitPlan:
+    """The plan for `n_samples` rows of `source`; a ConfigError where the limits do not allow it."""
+    plan = make_plan(settings, n_samples, source.n_features, source.original_dtype, with_store=with_store)
+    if plan.refusals():
+        raise ConfigError(f"{source.name}, {n_samples} rows: {'; '.join(plan.refusals())}")
+    return plan
 
 
 def look_at(source: Source, settings: FitSettings, store: RunStore | None, reporter: Reporter) -> Sweep:
@@ -229,6 +235,7 @@ class _Fitting:
             self.store,
             self.reporter.step,
             self.plan.at_once,
+            checkpoint_seconds=self.plan.settings.checkpoint_seconds,
         )
 
     def _dense(self) -> tuple[Eigenpairs, Means]:
@@ -245,7 +252,8 @@ class _Fitting:
         settings, plan = self.plan.settings, self.plan
         first = self._centred(self.gram)
         # Float64 products of a mixed fit are few, and their tiles are not worth keeping.
-        second = self._centred(self._gram(np.float64, "recompute")) if plan.precision == "mixed" else None
+        fine_gram = self._gram(np.float64, "recompute") if plan.precision == "mixed" else None
+        second = None if fine_gram is None else self._centred(fine_gram)
         coarse, fine = (None, first) if plan.precision == "float64" else (first, second)
         lanczos = LanczosSettings(
             self._asked(),
@@ -257,6 +265,8 @@ class _Fitting:
         )
         n_samples = self.looked.n_samples
         pairs = solve(coarse, fine, lanczos, lambda: first.trace, n_samples, start=self._start())
+        if fine_gram is not None:
+            self.gram.counts.resumed += fine_gram.counts.resumed
         return pairs, (fine or first).means
 
     def _start(self) -> Array | None:
@@ -286,7 +296,8 @@ class _Fitting:
         eigenvalues = pairs.eigenvalues[kept]
         a = pairs.eigenvectors[:, kept]
         scores = a * np.sqrt(eigenvalues) / np.sqrt(self.weights)[:, None]
-        coefficients = a * np.sqrt(self.weights)[:, None] / np.sqrt(eigenvalues)
+        # In the order in which they are read back: BLAS rounds a single row's scores by it.
+        coefficients = np.ascontiguousarray(a * np.sqrt(self.weights)[:, None] / np.sqrt(eigenvalues))
         unreduced = means.unreduced(self.offset, self.weights)
         self_similarity = self.diagonal - 2 * means.row_means + means.grand_mean
         largest = float((np.abs(self.diagonal) + 2 * np.abs(means.row_means)).max()) + abs(means.grand_mean)
@@ -330,4 +341,4 @@ class _Fitting:
         }
 
 
-__all__ = ["Fit", "FitPlan", "FitSettings", "fit", "identity", "look_at", "make_plan", "passes"]
+__all__ = ["Fit", "FitPlan", "FitSettings", "fit", "identity", "look_at", "make_plan", "passes", "planned"]

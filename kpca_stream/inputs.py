@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kpca_stream import passes
 from kpca_stream.errors import ConfigError, DataError
-from kpca_stream.storage.layout import create_array
+from kpca_stream.storage.chunked import create_array
 from kpca_stream.storage.source import Source
 from kpca_stream.storage.sources.arrays import ArrayTable, zarr_table
 from kpca_stream.storage.sources.table import Table

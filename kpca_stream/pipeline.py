@@ -26,11 +26,12 @@ from kpca_stream.results import FitSummary, Plan, RunResult, ScoreSummary, as_js
 from kpca_stream.stages.scoring import PartResult, open_like, write_part
 from kpca_stream.stages.sweep import Sweep
 from kpca_stream.storage.basis import BasisAddress
-from kpca_stream.storage.layout import RunStore, sweep_leftovers
+from kpca_stream.storage.layout import RunStore
 from kpca_stream.storage.lock import locked
 from kpca_stream.storage.registry import Registry
 from kpca_stream.storage.scores import part_name, read_counts
 from kpca_stream.storage.source import Part, Source, open_source
+from kpca_stream.storage.whole import sweep_leftovers
 from kpca_stream.summaries import fit_summary, plan_summary, reused_summary
 from kpca_stream.telemetry import Reporter
 from kpca_stream.verification import verify_store
@@ -90,6 +91,7 @@ def settings_of(config: Config) -> FitSettings:
         max_passes=solver.max_passes,
         storage=gram.storage,
         tile_rows=None if gram.tile_rows == "auto" else gram.tile_rows,
+        checkpoint_seconds=gram.checkpoint_seconds,
         memory_limit=config.limits.memory,
         disk_limit=config.limits.disk,
         scale=config.data.scale == "standard",
@@ -102,7 +104,7 @@ def settings_of(config: Config) -> FitSettings:
 
 def fit_name(settings: FitSettings, looked: Sweep) -> str:
     """A name that two fits share only if they must give the same basis."""
-    unlike = {"kernel", "storage", "memory_limit", "disk_limit"}
+    unlike = {"kernel", "storage", "memory_limit", "disk_limit", "checkpoint_seconds"}
     choices = {f.name: getattr(settings, f.name) for f in fields(settings) if f.name not in unlike}
     kernel = settings.kernel
     numbers = [kernel.name, kernel.gamma, kernel.degree, kernel.coef0]

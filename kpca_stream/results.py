@@ -33,6 +33,8 @@ class FitSummary:
     tiles_repaired: int
     method: str
     n_passes: int
+    passes_resumed: int
+    """Passes whose sums, or a part of them, an earlier run had left."""
     eigenvalues: tuple[float, ...]
     explained_variance_ratio: tuple[float, ...]
     residual_norms: tuple[float, ...]

@@ -19,6 +19,7 @@ Array = NDArray[Any]
 
 ZERO = {"float32": 2e-7, "float64": 1e-12}
 NEGATIVE = {"float32": 5e-3, "float64": 1e-5}
+SHARE_ROUNDING = {"float32": 1e-6, "float64": 1e-9}
 SIGN_TIE = {"float32": 1e-3, "float64": 1e-6}
 
 
@@ -44,7 +45,7 @@ def judged(
     DataError
         If the kernel is not positive semidefinite and that is an error.
     """
-    if not _is_whole(pairs, plan):
+    if not _is_whole(pairs, plan, trace):
         _refuse_unfinished(pairs, trace, plan)
     _warn_of_rounding(pairs, plan)
     n_samples, first = plan.shape.n_samples, float(pairs.eigenvalues[0])
@@ -99,9 +100,12 @@ def completed(pairs: Eigenpairs, n_components: int) -> Eigenpairs:
     )
 
 
-def _is_whole(pairs: Eigenpairs, plan: FitPlan) -> bool:
-    is_share = isinstance(plan.settings.n_components, float)
-    return pairs.enough and not (is_share and pairs.n_converged < len(pairs.eigenvalues))
+def _is_whole(pairs: Eigenpairs, plan: FitPlan, trace: float) -> bool:
+    share = plan.settings.n_components
+    if not isinstance(share, float):
+        return pairs.enough
+    reached = float(pairs.eigenvalues.sum()) >= share * trace * (1 - SHARE_ROUNDING[plan.tile_dtype.name])
+    return pairs.enough and reached and pairs.n_converged == len(pairs.eigenvalues)
 
 
 def _refuse_unfinished(pairs: Eigenpairs, trace: float, plan: FitPlan) -> NoReturn:

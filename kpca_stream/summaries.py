@@ -43,6 +43,7 @@ def fit_summary(
         tiles_repaired=len(found.counts.repaired),
         method=plan.method,
         n_passes=found.pairs.n_passes,
+        passes_resumed=found.counts.resumed,
         eigenvalues=tuple(basis.eigenvalues.tolist()),
         explained_variance_ratio=tuple(basis.explained_variance_ratio.tolist()),
         residual_norms=tuple(basis.facts["residual_norms"]),

@@ -71,10 +71,14 @@ def _gram(console: Console, fit: FitSummary) -> None:
     tiles = f"{fit.n_tiles:,} (edge {fit.tile_rows:,}): {fit.tiles_found:,} found, {fit.tiles_made:,} made"
     if fit.tiles_repaired:
         tiles += f", {fit.tiles_repaired:,} repaired"
+    passes = _count(fit.n_passes, "pass", "passes")
+    if fit.passes_resumed:
+        passes += f" ({fit.passes_resumed:,} resumed)"
+    read = f", {_count(fit.tiles_read, 'tile', 'tiles')} read" if fit.tiles_read else ""
     facts = [
         ("tiles", tiles),
-        ("storage", fit.storage),
-        ("solver", f"{fit.method}, {fit.precision}, {_count(fit.n_passes, 'pass', 'passes')}"),
+        ("storage", fit.storage + read),
+        ("solver", f"{fit.method}, {fit.precision}, {passes}"),
         ("peak memory", size(fit.peak_memory)),
         ("time", duration(fit.seconds)),
     ]

@@ -180,6 +180,8 @@ class Gram(Section):
     storage: Literal["auto", "memory", "zarr", "recompute"] = "auto"
     path: Text = "work/gram.zarr"
     tile_rows: TileRows = "auto"
+    checkpoint_seconds: Annotated[float, Field(gt=0)] = 60
+    """Least time between two checkpoints of a pass under way: what a killed run has to do again, at most."""
 
 
 class Novelty(Section):

@@ -229,10 +229,18 @@ def find_name(kernel: Own) -> str:
         If the function is a lambda, local, or of the main program.
     """
     function = kernel.function.function if isinstance(kernel.function, RowPairs) else kernel.function
-    name = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', '')}"
-    if "<" in name or name.startswith("__main__:") or not is_function_name(name):
-        raise DataError(
-            f"kernel {kernel.label} cannot be found again by name, so that the basis cannot be saved; "
-            "expected a function at the top of an importable module"
-        )
-    return name
+    home = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', '')}"
+    for name in (kernel.label, home):
+        if is_function_name(name) and not name.startswith("__main__:") and _leads_to(name, function):
+            return name
+    raise DataError(
+        f"kernel {kernel.label} cannot be found again by name, so that the basis cannot be saved; "
+        "expected a function at the top of an importable module"
+    )
+
+
+def _leads_to(name: str, function: Callable[..., Any]) -> bool:
+    try:
+        return _find(name) is function
+    except ConfigError:
+        return False

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kpca_stream import passes
 from kpca_stream.numerics.tiles import Tile, TileGrid
-from kpca_stream.storage.layout import read_tile
+from kpca_stream.storage.chunked import read_tile
 
 Array = NDArray[Any]
 

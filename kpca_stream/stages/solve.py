@@ -72,7 +72,10 @@ def wanted_components(
 
     def fewest(theta: Array) -> int | None:
         reached = np.cumsum(np.maximum(theta[:max_components], 0.0)) >= n_components * trace()
-        return int(np.argmax(reached)) + 1 if reached.any() else None
+        if reached.any():
+            return int(np.argmax(reached)) + 1
+        # Once as many as may be taken are known, there is nothing to wait for.
+        return max_components if len(theta) >= max_components else None
 
     return fewest
 

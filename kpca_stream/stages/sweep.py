@@ -20,8 +20,8 @@ from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.numerics.moments import Moments
 from kpca_stream.numerics.observation import NOTHING, Look, Observation, Observer
 from kpca_stream.numerics.sample import NO_LIMIT, Sample, hash_limit
+from kpca_stream.storage.chunked import create_array
 from kpca_stream.storage.compaction import close_gaps
-from kpca_stream.storage.layout import create_array
 from kpca_stream.storage.rows import ArrayRows, Rows, ZarrRows
 from kpca_stream.storage.source import Source
 from kpca_stream.storage.sources.table import WINDOW_ROWS, block_rows, steps

@@ -22,9 +22,10 @@ from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.numerics.kernels import Kernel, Own, Preparation, RowPairs
 from kpca_stream.numerics.novelty import Thresholds
 from kpca_stream.numerics.resolve import KernelSpec, find_name, make_kernel
+from kpca_stream.storage.chunked import create_array, write_array
 from kpca_stream.storage.frozen import Basis
-from kpca_stream.storage.layout import create_array, remove_tree, write_array
 from kpca_stream.storage.rows import ZarrRows
+from kpca_stream.storage.whole import remove_tree
 
 __all__ = ["Basis", "BasisAddress", "open_basis", "save_basis"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import warnings
 import zipfile
 from dataclasses import dataclass
@@ -14,8 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpca_stream.errors import KpcaStreamWarning
+from kpca_stream.storage.damage import FAULTS, first_line
+from kpca_stream.storage.whole import written_whole
 
 Array = NDArray[Any]
+
+UNREADABLE: tuple[type[Exception], ...] = (*FAULTS, zipfile.BadZipFile)
 
 
 @dataclass(frozen=True)
@@ -31,13 +34,9 @@ class Checkpoints:
     def save(self, name: str, arrays: dict[str, Array], facts: dict[str, Any]) -> None:
         """Write checkpoint `name`; `facts` are values that JSON can hold."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        partial = self.folder / f"{name}.npz.partial"
-        with partial.open("wb") as file:
-            contents = json.dumps({"arrays": sorted(arrays), "facts": facts})
+        contents = json.dumps({"arrays": sorted(arrays), "facts": facts})
+        with written_whole(self._path(name)) as file:
             np.savez(file, allow_pickle=False, contents=np.array(contents), **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(self._path(name))
 
     def load(self, name: str) -> tuple[dict[str, Array], dict[str, Any]] | None:
         """Arrays and facts of checkpoint `name`, or None where there is none that can be read.
@@ -49,21 +48,20 @@ class Checkpoints:
         """
         path = self._path(name)
         try:
-            # Opened here: NumPy leaves a file open that turns out to be no archive.
-            with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-                contents = json.loads(str(file["contents"]))
-                # By the names that were written: the zip directory itself carries no checksum.
-                arrays = {key: file[key] for key in contents["arrays"]}
+            return _read(path)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, RuntimeError, zipfile.BadZipFile, EOFError) as error:
+        except UNREADABLE as error:
             warnings.warn(
-                f"checkpoint {path} cannot be read ({error}); its work is done again",
+                f"checkpoint {path} cannot be read ({first_line(error)}); its work is done again",
                 KpcaStreamWarning,
                 stacklevel=2,
             )
             return None
-        return arrays, contents["facts"]
+
+    def damaged(self) -> list[Path]:
+        """The checkpoints that cannot be read."""
+        return [path for path in sorted(self.folder.glob("*.npz")) if not _is_readable(path)]
 
     def remove(self, name: str) -> None:
         """Forget checkpoint `name`."""
@@ -76,3 +74,19 @@ class Checkpoints:
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.npz"
+
+
+def _read(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
+    # Opened here: NumPy leaves a file open that turns out to be no archive.
+    with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+        contents = json.loads(str(file["contents"]))
+        # By the names that were written: the zip directory itself carries no checksum.
+        return {key: file[key] for key in contents["arrays"]}, contents["facts"]
+
+
+def _is_readable(path: Path) -> bool:
+    try:
+        _read(path)
+    except UNREADABLE:
+        return False
+    return True

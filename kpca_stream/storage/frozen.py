@@ -86,7 +86,7 @@ class Basis:
     @property
     def explained_variance(self) -> Array:
         """μ_j/(N − 1), shape (k,)."""
-        return self.eigenvalues / max(self.total_weight - 1, 1)
+        return self.eigenvalues / (self.total_weight - 1)
 
     @property
     def explained_variance_ratio(self) -> Array:

@@ -10,38 +10,38 @@ A Zarr v3 group on a local or shared file system::
     vectors.npy           the block that the current pass multiplies
     lock
 
-Its attributes name the data, the kernel and all else that the stored values depend on.
+Its attributes name the data, the kernel and all else that the stored values depend on, with a digest.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
 import re
-import shutil
-import time
-import uuid
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import zarr
 from numpy.typing import DTypeLike, NDArray
-from zarr.codecs import BytesCodec, Crc32cCodec
 
 from kpca_stream.errors import ConfigError, DataError
-from kpca_stream.numerics.tiles import Tile, TileGrid
 from kpca_stream.storage.checkpoint import Checkpoints
+from kpca_stream.storage.chunked import REMEDY, check_description, create_array, write_array
+from kpca_stream.storage.damage import FAULTS, told_as
 from kpca_stream.storage.rows import NpyRows, Rows, ZarrRows
+from kpca_stream.storage.whole import remove, written_whole
 
 Array = NDArray[Any]
 
 FORMAT_VERSION = 1
-LEFTOVER_SECONDS = 86400.0
 TILE_KEY = re.compile(r"(\d+)/(\d+)")
+CONTENTS = ("rows", "tiles", "row_means", "diagonal", "checkpoints", "vectors.npy", "zarr.json")
+"""All that a run leaves in its store, but the lock; the description, which names the run, goes last."""
+PARTIAL = "*.partial"
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,28 +65,46 @@ class RunStore:
         cls.check(path)
         path = path.absolute()  # tasks carry it to workers that may stand elsewhere
         path.mkdir(parents=True, exist_ok=True)
-        try:
-            store = cls(path, zarr.open_group(path, mode="a", zarr_format=3))
-            other = not store.identity and set(store.group.attrs)
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataError(
-                f"{path}/zarr.json is damaged ({error}); restore it from a copy, or remove the store"
-            ) from error
-        if other:
+        if not (path / "zarr.json").exists():
+            return cls(path, zarr.create_group(path, zarr_format=3))
+        with told_as(f"{path}/zarr.json is damaged", REMEDY):
+            group = zarr.open_group(path, mode="a", zarr_format=3)
+            others = _is_of_others(group)
+        if others:
             raise ConfigError(
                 f"{path} is another Zarr group than a run's store; choose a new path as gram.path"
             )
-        return store
+        return cls(path, group)
 
     @staticmethod
     def check(path: Path) -> None:
         """Refuse a path where something other than a run's store is."""
         if not path.exists() or (path / "zarr.json").exists():
             return
-        if path.is_file() or any(entry.name != "lock" for entry in path.iterdir()):
+        if path.is_file() or any(not _is_of_a_beginning(entry.name) for entry in path.iterdir()):
             raise ConfigError(
                 f"{path} is not a run's store (it has no zarr.json); choose a new path as gram.path"
             )
+
+    @classmethod
+    def clear(cls, path: Path) -> None:
+        """Remove all that earlier runs left in the store at `path`, which must be locked.
+
+        Raises
+        ------
+        ConfigError
+            If anything else is there; then nothing is removed.
+        """
+        cls.check(path)
+        others = sorted(entry.name for entry in path.iterdir() if not _is_of_a_store(entry.name))
+        if others or _holds_group_of_others(path):
+            what = f"it holds {others[0]}" if others else "it is another Zarr group"
+            raise ConfigError(
+                f"{path} is not a run's store ({what}), so that nothing is removed; choose a new path as "
+                "gram.path, or move the rest away"
+            )
+        for name in CONTENTS:
+            remove(path / name)
 
     @property
     def checkpoints(self) -> Checkpoints:
@@ -111,12 +129,27 @@ class RunStore:
         held = self.identity
         if not held and (self.path / "tiles").exists():
             raise DataError(
-                f"{self.path} has tiles, but does not say of which data and kernel; remove the store"
+                f"{self.path} has tiles, but does not say of which data and kernel; fit with --restart, or "
+                "remove the store"
             )
         if held:
             self.refuse_other(identity, held.keys() | identity.keys())
         else:
-            self.group.attrs["identity"] = identity
+            self.group.attrs.update({"identity": identity, "digest": _digest(identity)})
+
+    def check_attributes(self) -> None:
+        """Check that the attributes are those that were written.
+
+        Raises
+        ------
+        DataError
+            If not.
+        """
+        held = self.identity
+        if held and self.group.attrs.get("digest") != _digest(held):
+            raise DataError(
+                f"{self.path}/zarr.json was changed (the digest of its attributes does not hold); {REMEDY}"
+            )
 
     def refuse_other(self, identity: dict[str, Any], keys: Iterable[str]) -> None:
         """Check that a store in use has this identity, as far as `keys` go.
@@ -124,9 +157,10 @@ class RunStore:
         Raises
         ------
         DataError
-            If not; says what differs.
+            If not; says what differs. Also if the attributes were changed.
         """
         held = self.identity
+        self.check_attributes()
         differences = [
             f"{key}: {held.get(key)!r} there, {identity.get(key)!r} now"
             for key in sorted(keys)
@@ -134,8 +168,8 @@ class RunStore:
         ]
         if differences:
             raise DataError(
-                f"{self.path} holds another run ({'; '.join(differences)}); choose another gram.path, or "
-                "remove the store"
+                f"{self.path} holds another run ({'; '.join(differences)}); choose another gram.path, or fit "
+                "with --restart to remove what it holds"
             )
 
     def rows(self) -> Rows | None:
@@ -151,7 +185,8 @@ class RunStore:
         DataError
             If tiles of another shape or type are there.
         """
-        array = self.group.get("tiles")
+        with told_as(f"{self.path}/tiles/zarr.json is damaged", REMEDY):
+            array = self.group.get("tiles")
         if not isinstance(array, zarr.Array):
             array = create_array(
                 self.group,
@@ -164,29 +199,36 @@ class RunStore:
         held, asked = (array.shape[0], array.chunks[0], array.dtype), (n_samples, tile_rows, np.dtype(dtype))
         if held != asked:
             raise DataError(
-                f"{self.path} holds tiles of (rows, tile_rows, type) {held}, asked for {asked}; "
-                "remove the store"
+                f"{self.path} holds tiles of (rows, tile_rows, type) {held}, asked for {asked}; fit with "
+                "--restart, or remove the store"
             )
+        check_description(array)
         return array
 
     def present_tiles(self) -> set[tuple[int, int]]:
-        """The tiles that are there, by listing; sweeps what interrupted writes left."""
-        found = set()
+        """The tiles that are there, by listing."""
         folder = self.path / "tiles" / "c"
-        for file in folder.glob("*/*"):
-            if file.suffix == ".partial":
-                file.unlink(missing_ok=True)
-            elif match := TILE_KEY.fullmatch(file.relative_to(folder).as_posix()):
-                found.add((int(match[1]), int(match[2])))
+        keys = (TILE_KEY.fullmatch(file.relative_to(folder).as_posix()) for file in folder.glob("*/*"))
+        return {(int(key[1]), int(key[2])) for key in keys if key}
+
+    def leftovers(self) -> list[Path]:
+        """What interrupted writes left, or others are writing now."""
+        return sorted(self.path.rglob(PARTIAL))
+
+    def sweep(self) -> list[Path]:
+        """Remove what interrupted writes left, and name it; for the holder of the lock."""
+        found = self.leftovers()
+        for path in found:
+            path.unlink(missing_ok=True)
         return found
 
     def publish_vectors(self, V: Array) -> Rows:
         """Write the block that a pass multiplies, (n, w), where every worker can read its part."""
         path = self.path / "vectors.npy"
-        partial = path.with_suffix(".npy.partial")
-        with partial.open("wb") as file:
-            np.save(file, V, allow_pickle=False)
-        partial.replace(path)
+        V = np.ascontiguousarray(V)
+        with written_whole(path) as file:
+            np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(V))
+            file.write(V.data)  # unlike `np.save`, it tells why it cannot write
         return NpyRows.whole(path)
 
     def write_means(self, row_means: Array, diagonal: Array, *, grand_mean: float, trace: float) -> None:
@@ -201,79 +243,26 @@ class RunStore:
         (self.path / "vectors.npy").unlink(missing_ok=True)
 
 
-def read_tile(tiles: zarr.Array[Any], grid: TileGrid, tile: Tile) -> Array | None:
-    """A stored tile, or None where it is missing or its checksum does not hold."""
-    (a, b), (c, d) = (grid.rows(t) for t in tile)
+def _is_of_others(group: zarr.Group) -> bool:
+    return bool(set(group.attrs)) and not group.attrs.get("identity")
+
+
+def _holds_group_of_others(path: Path) -> bool:
     try:
-        T = np.asarray(tiles[a:b, c:d])
-    except (ValueError, RuntimeError):  # what Zarr's codecs raise for a cut or changed chunk
-        return None
-    return None if np.isnan(T[0, 0]) else T  # a missing tile reads as NaN, a kernel value never is
+        return (path / "zarr.json").exists() and _is_of_others(zarr.open_group(path, mode="r"))
+    except FAULTS:  # a damaged description among nothing but the contents of a store
+        return False
 
 
-def create_array(
-    group: zarr.Group,
-    name: str,
-    shape: tuple[int, ...],
-    chunks: tuple[int, ...],
-    dtype: DTypeLike,
-    *,
-    dimensions: tuple[str, ...],
-    fill_value: Any = np.nan,
-) -> zarr.Array[Any]:
-    """A new array with a checksum a chunk and no compression, which kernel values do not reward.
-
-    A chunk that is not there reads as NaN, never as zeros.
-    """
-    return group.create_array(
-        name,
-        shape=shape,
-        chunks=chunks,
-        dtype=np.dtype(dtype),
-        serializer=BytesCodec(endian="little"),
-        compressors=[Crc32cCodec()],
-        fill_value=fill_value,
-        dimension_names=dimensions,
-        overwrite=True,
-        config={"write_empty_chunks": True},
-    )
+def _is_of_a_beginning(name: str) -> bool:
+    """Whether a store that was never begun, or was removed, may hold an entry of this name."""
+    return name == "lock" or fnmatch(name, PARTIAL)
 
 
-def write_array(
-    group: zarr.Group, name: str, values: Array, *, dimensions: tuple[str, ...], chunk_rows: int = 65536
-) -> None:
-    """Write `values` as a new array of `group`."""
-    chunks = (max(1, min(chunk_rows, len(values))), *(max(1, size) for size in values.shape[1:]))
-    array = create_array(group, name, values.shape, chunks, values.dtype, dimensions=dimensions)
-    array[...] = values
+def _is_of_a_store(name: str) -> bool:
+    return name in CONTENTS or _is_of_a_beginning(name)
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write a small JSON file whole or not at all."""
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
-    try:
-        with partial.open("w", encoding="utf-8") as file:
-            json.dump(value, file, indent=1, allow_nan=False)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def sweep_leftovers(folder: Path) -> None:
-    """Remove what interrupted writes left in `folder`: hidden ``.partial`` entries untouched for a day."""
-    for path in folder.glob(".*.partial"):
-        with suppress(FileNotFoundError):  # another process sweeps too
-            if time.time() - path.stat().st_mtime > LEFTOVER_SECONDS:
-                if path.is_dir():
-                    remove_tree(path)
-                else:
-                    path.unlink()
-
-
-def remove_tree(path: Path) -> None:
-    """Remove a folder that may not be there."""
-    if path.exists():
-        shutil.rmtree(path)
+def _digest(identity: dict[str, Any]) -> str:
+    text = json.dumps(identity, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

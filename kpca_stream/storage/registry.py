@@ -19,7 +19,7 @@ from typing import Any
 
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.storage.basis import Basis, save_basis
-from kpca_stream.storage.layout import remove_tree, sweep_leftovers, write_json
+from kpca_stream.storage.whole import remove_tree, sweep_leftovers, write_json
 
 CHAMPION = "champion"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,7 @@ def indian_pines() -> Array:
 
 def altitude() -> Array:
     """Every 200th cell of the world's altitude grid, (46656, 1), uint8."""
-    import h5py
-
-    with h5py.File(folder_of("pvlib") / "data" / "Altitude.h5") as file:
+    with import_module("h5py").File(folder_of("pvlib") / "data" / "Altitude.h5") as file:
         grid = next(iter(file.values()))[...]
     return np.ascontiguousarray(grid.reshape(-1, 1)[::200])
 

@@ -76,6 +76,6 @@ def prepare(
     return Prepared(plan, looked, kernel, opened)
 
 
-def block(n_samples: int, width: int = 20) -> Array:
-    """A block of vectors (n_samples, width), float32, seed 0."""
-    return np.random.default_rng(0).standard_normal((n_samples, width), dtype=np.float32)
+def block(n_samples: int) -> Array:
+    """A block of vectors (n_samples, 24), as wide as a fit's for 10 components; float32, seed 0."""
+    return np.random.default_rng(0).standard_normal((n_samples, 24), dtype=np.float32)

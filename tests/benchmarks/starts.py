@@ -2,8 +2,8 @@
 
 ``python -m tests.benchmarks.starts``. Four real sets, rbf; float32 to 1e-5, float64 to 1e-8, both relative to
 the first eigenvalue. Yesterday's basis was fitted, to the same tolerance, to all rows but every twentieth;
-its scores of today's rows start the block, random vectors fill it up. ARPACK counts products with single
-vectors, and stops where its last pair meets the same residual.
+its eigenvectors, continued to today's rows, start the block, random vectors fill it up. ARPACK counts
+products with single vectors, and stops where its last pair meets the same residual.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from kpca_stream import KernelPCA
 from kpca_stream.cluster import connect, single_threaded_blas
-from kpca_stream.numerics.eigensolve import Eigenpairs, block_lanczos, block_width
+from kpca_stream.numerics.eigensolve import Eigenpairs
 from kpca_stream.numerics.nystrom import FeatureMap
 from kpca_stream.stages.centering import CentredGram
+from kpca_stream.stages.solve import LanczosSettings, block_columns, solve
 from kpca_stream.stages.statistics import landmark_block
 from tests.benchmarks.child import cost_of, in_child
 from tests.benchmarks.data import REAL, thinned
@@ -28,30 +29,28 @@ from tests.benchmarks.jobs import N_COMPONENTS
 from tests.benchmarks.operators import Prepared, prepare
 
 Array = NDArray[Any]
-Start = Callable[[Prepared, int], Array]
+Start = Callable[[Prepared, int], Array | None]
 
 TOLERANCES = {1e-5: "float32", 1e-8: "float64"}
-LANDMARKS = 300
+FEWEST_LANDMARKS = 250
+"""Where the plan would start at random, since there are few rows."""
 HELD_BACK = 20
 
 
-def random_start(ready: Prepared, width: int) -> Array:
-    """Gaussian vectors."""
-    return np.random.default_rng(0).standard_normal((ready.looked.n_samples, width))
+def random_start(ready: Prepared, width: int) -> None:
+    """None given: Gaussian vectors."""
 
 
 def landmark_start(ready: Prepared, width: int) -> Array:
-    """The leading vectors of a small Nyström solution, filled up."""
-    sample = ready.looked.sample
-    landmarks = sample[:: max(1, len(sample) // LANDMARKS)][:LANDMARKS]
-    features = FeatureMap.of(ready.kernel, landmarks, ready.plan.tile_dtype)
-    found = landmark_block(
-        ready.looked.rows, np.ones(ready.looked.n_samples), features, width, ready.plan.tile_dtype
-    )
-    return _filled(found, width)
+    """The leading vectors of a small Nyström solution, as a fit starts from them."""
+    sample, dtype = ready.looked.sample, ready.plan.tile_dtype
+    n_landmarks = max(ready.plan.n_start_landmarks, FEWEST_LANDMARKS)
+    landmarks = sample[np.linspace(0, len(sample) - 1, n_landmarks).astype(int)]
+    features = FeatureMap.of(ready.kernel, landmarks, dtype)
+    return landmark_block(ready.looked.rows, np.ones(ready.looked.n_samples), features, width, dtype)
 
 
-def yesterday_start(ready: Prepared, width: int) -> Array:
+def yesterday_start(ready: Prepared, width: int) -> Array:  # noqa: ARG001  the same
     """Yesterday's eigenvectors; for new rows, their scores scaled in the same way."""
     X = ready.looked.rows.load()
     is_new = np.arange(len(X)) % HELD_BACK == 0
@@ -67,7 +66,7 @@ def yesterday_start(ready: Prepared, width: int) -> Array:
     found = np.empty((len(X), len(model.eigenvalues_)))
     found[~is_new] = model.eigenvectors_
     found[is_new] = model.transform(X[is_new]) / np.sqrt(model.eigenvalues_)
-    return _filled(found, width)
+    return np.asarray(found / np.linalg.norm(found, axis=0))
 
 
 STARTS: dict[str, Start] = {
@@ -125,22 +124,19 @@ def count(name: str, tol: float, n_samples: int) -> dict[str, Any]:
 
 def _counted(ready: Prepared) -> dict[str, int]:
     operator = ready.centred(ready.gram())
-    width = block_width(N_COMPONENTS, ready.looked.n_samples)
+    width = block_columns(N_COMPONENTS, ready.looked.n_samples)
     pairs = {name: _solved(ready, operator, start(ready, width)) for name, start in STARTS.items()}
     passes = {name: each.n_passes for name, each in pairs.items()}
     return {**passes, "ARPACK": _arpack_products(ready, operator, pairs["random"].eigenvalues)}
 
 
-def _solved(ready: Prepared, operator: CentredGram, start: Array) -> Eigenpairs:
-    return block_lanczos(
-        operator,
-        operator.centred(start),
-        wanted=lambda theta: min(N_COMPONENTS, len(theta)),
-        tol=ready.plan.tol,
-        max_passes=50,
-        max_columns=ready.plan.max_columns,
-        dtype=ready.plan.tile_dtype,
+def _solved(ready: Prepared, operator: CentredGram, start: Array | None) -> Eigenpairs:
+    plan, asked = ready.plan, ready.plan.settings
+    settings = LanczosSettings(
+        N_COMPONENTS, asked.max_components, plan.tol, asked.max_passes, plan.max_columns, asked.seed
     )
+    coarse, fine = (None, operator) if plan.precision == "float64" else (operator, None)
+    return solve(coarse, fine, settings, lambda: operator.trace, ready.looked.n_samples, start=start)
 
 
 def _arpack_products(ready: Prepared, operator: CentredGram, eigenvalues: Array) -> int:
@@ -157,14 +153,6 @@ def _arpack_products(ready: Prepared, operator: CentredGram, eigenvalues: Array)
     v0 = operator.centred(np.random.default_rng(0).standard_normal((n_samples, 1)))[:, 0]
     eigsh(matrix, k=N_COMPONENTS, which="LA", tol=float(tol), v0=v0)
     return len(products)
-
-
-def _filled(vectors: Array, width: int) -> Array:
-    """`width` columns: unit vectors as far as they go, then random ones of the same length."""
-    n_samples, n_found = vectors.shape
-    more = np.random.default_rng(0).standard_normal((n_samples, max(0, width - n_found)))
-    block = np.column_stack([vectors[:, :width], more])
-    return np.asarray(block / np.linalg.norm(block, axis=0))
 
 
 QUESTION = Question("Starts: passes to 10 components, rbf, and ARPACK's products", answer)

@@ -30,7 +30,8 @@ DEFAULTS = {"kernel.gamma": None, "solver.precision": "float32", "solver.tol": 1
 
 def answer(*, quick: bool) -> Answer:
     """No figure was asked: the table shows how far."""
-    return Answer([_row(name, 0.2 if quick else 1.0, rounds(quick=quick)) for name in CASES])
+    names = list(CASES)[::5] if quick else list(CASES)
+    return Answer([_row(name, 0.2 if quick else 1.0, rounds(quick=quick)) for name in names])
 
 
 def _row(name: str, scale: float, times: int) -> dict[str, Any]:

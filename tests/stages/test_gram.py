@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -94,7 +93,7 @@ def gram(
     kernel = kernels()["rbf"] if kernel is None else kernel
     X = ArrayRows(rows()) if X is None else X
     grid = TileGrid(X.shape[0], tile_rows, per_block)
-    return Gram(X, kernel, grid, np.dtype(dtype), storage, store, **options)
+    return Gram(X, kernel, grid, np.dtype(dtype), storage, store, checkpoint_seconds=0.0, **options)
 
 
 def stored(path: Path, storage: Storage) -> RunStore | None:
@@ -340,17 +339,11 @@ def stopping(after: int, stage: str = "pass 1") -> Callable[[str], Callable[[int
     return step
 
 
-@pytest.fixture
-def _commit_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passes, "Commit", functools.partial(passes.Commit, seconds=0.0))
-
-
 def two_passes(path: Path, storage: Storage, step: Any = None) -> tuple[Gram, Array]:
     service = gram(storage=storage, store=RunStore.open(path), step=step, at_once=2)
     return service, service.multiply(service.multiply(block()))
 
 
-@pytest.mark.usefixtures("_commit_always")
 @pytest.mark.parametrize("storage", STORAGES)
 @pytest.mark.parametrize("stage", ["pass 1", "pass 2"])
 @pytest.mark.parametrize("after", [2, 6, 14])
@@ -382,7 +375,6 @@ def test_finished_products_are_read_again(tmp_path: Path) -> None:
             assert service.counts.made == (0 if again else 2 * service.grid.n_tiles)
 
 
-@pytest.mark.usefixtures("_commit_always")
 def test_checkpoint_of_another_block_is_not_used(tmp_path: Path) -> None:
     """Sums of another V, or in another precision, do not count for this one."""
     with pytest.raises(Stopped):
@@ -393,7 +385,6 @@ def test_checkpoint_of_another_block_is_not_used(tmp_path: Path) -> None:
         assert service.counts.made == service.grid.n_tiles
 
 
-@pytest.mark.usefixtures("_commit_always")
 def test_damaged_checkpoint_is_done_again(tmp_path: Path) -> None:
     """A checkpoint that cannot be read is warned of, and the pass starts anew."""
     with pytest.raises(Stopped):

@@ -243,5 +243,6 @@ def test_wanted_number_is_at_most_what_there_is() -> None:
     assert wanted_components(0.4, 50, lambda: 10.0)(theta) == 1
     assert wanted_components(0.9, 50, lambda: 10.0)(theta) == 3
     assert wanted_components(0.99, 50, lambda: 10.0)(theta) == 4
-    assert wanted_components(0.99, 3, lambda: 10.0)(theta) is None
+    assert wanted_components(0.99, 50, lambda: 20.0)(theta) is None
+    assert wanted_components(0.99, 3, lambda: 10.0)(theta) == 3
     assert wanted_components(0.99, 50, lambda: 20.0)(theta) is None

@@ -110,7 +110,9 @@ def test_a_kernel_of_ones_own_is_found_again_by_name(tmp_path: Path, function: C
     """A function at the top of a module is stored by its name, of blocks or of two rows."""
     basis = fitted(KernelSpec("mine", function=function))
     save_basis(basis, tmp_path / "b")
-    assert_same_scores(score_block(open_basis(tmp_path / "b"), ArrayRows(X_NEW)), score_block(basis, ArrayRows(X_NEW)))
+    assert_same_scores(
+        score_block(open_basis(tmp_path / "b"), ArrayRows(X_NEW)), score_block(basis, ArrayRows(X_NEW))
+    )
 
 
 def test_a_lambda_cannot_be_saved(tmp_path: Path) -> None:

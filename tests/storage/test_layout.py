@@ -12,15 +12,12 @@ import pytest
 import zarr
 
 from kpca_stream.errors import ConfigError, DataError
+from kpca_stream.storage.chunked import create_array, write_array
 from kpca_stream.storage.layout import (
     FORMAT_VERSION,
     RunStore,
-    create_array,
-    remove_tree,
-    sweep_leftovers,
-    write_array,
-    write_json,
 )
+from kpca_stream.storage.whole import remove_tree, sweep_leftovers, write_json
 
 IDENTITY: dict[str, Any] = {
     "fingerprint": "abc",
@@ -126,7 +123,7 @@ def test_tiles_are_opened_again(store: RunStore) -> None:
 
 
 def test_tiles_are_found_by_listing(store: RunStore) -> None:
-    """Written tiles are listed, also one full of zeros; leftovers of interrupted writes are swept."""
+    """Written tiles are listed, also one full of zeros; listing leaves what others are writing alone."""
     tiles = store.open_tiles(10, 4, np.float64)
     tiles[0:4, 8:10] = np.zeros((4, 2))
     tiles[4:8, 4:8] = np.ones((4, 4))
@@ -135,6 +132,8 @@ def test_tiles_are_found_by_listing(store: RunStore) -> None:
     stranger = store.path / "tiles" / "c" / "0" / ".DS_Store"
     stranger.write_bytes(b"?")
     assert store.present_tiles() == {(0, 2), (1, 1)}
+    assert store.leftovers() == [leftover]
+    assert store.sweep() == [leftover]
     assert not leftover.exists()
     assert stranger.exists()
 

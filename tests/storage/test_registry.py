@@ -115,9 +115,7 @@ def test_a_publication_that_fails_leaves_nothing(registry: Registry, basis: Basi
     assert registry.publish(basis, named("a")) == 1
 
 
-def test_old_leftovers_are_swept(
-    registry: Registry, basis: Basis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_leftovers_are_swept(registry: Registry, basis: Basis, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a killed publisher left goes after a day, and what another one writes now stays."""
     leftover = registry.folder / "versions" / ".0a.partial"
     (leftover / "basis.zarr").mkdir(parents=True)
@@ -165,6 +163,9 @@ def test_publishers_at_the_same_time_get_different_numbers(
     assert sorted(int(version) for version, _ in lines) == list(range(2, 20))
     assert registry.versions() == list(range(1, 20))
     for version in registry.versions()[1:]:
-        assert json.loads((registry.folder / "versions" / str(version) / "manifest.json").read_text())["fit"] in "012"
+        assert (
+            json.loads((registry.folder / "versions" / str(version) / "manifest.json").read_text())["fit"]
+            in "012"
+        )
     assert registry.resolve() in registry.versions()
     assert [path for path in (registry.folder / "versions").iterdir() if path.name.startswith(".")] == []

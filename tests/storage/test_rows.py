@@ -14,7 +14,7 @@ import zarr
 from numpy.typing import NDArray
 
 from kpca_stream.errors import DataError
-from kpca_stream.storage.layout import write_array
+from kpca_stream.storage.chunked import write_array
 from kpca_stream.storage.rows import ArrayRows, NpyRows, Rows, ZarrRows
 
 Array = NDArray[Any]

@@ -34,7 +34,14 @@ def test_a_part_opens_with_pandas(tmp_path: Path) -> None:
     """Pandas reads the columns, their types and all rows in order."""
     write(tmp_path / "a.parquet", [5, 0, 3])
     frame = pd.read_parquet(tmp_path / "a.parquet")
-    assert list(frame.columns) == ["row", "kpca_0", "kpca_1", "reconstruction_error", "hotelling_t2", "novelty"]
+    assert list(frame.columns) == [
+        "row",
+        "kpca_0",
+        "kpca_1",
+        "reconstruction_error",
+        "hotelling_t2",
+        "novelty",
+    ]
     assert [str(kind) for kind in frame.dtypes] == ["int64", *["float64"] * 4, "bool"]
     assert frame["row"].tolist() == list(range(8))
     assert pq.read_schema(tmp_path / "a.parquet").metadata[b"kpca_stream.version"] == b"3"

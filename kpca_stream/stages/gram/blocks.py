@@ -19,7 +19,7 @@ from kpca_stream.numerics.forecast import OPERAND_BYTES
 from kpca_stream.numerics.kernels import Kernel, Operand, as_operand
 from kpca_stream.numerics.multiply import Strip, computed_strips, kept, multiply_tile, stored_strips
 from kpca_stream.numerics.tiles import Tile, TileGrid
-from kpca_stream.storage.layout import read_tile
+from kpca_stream.storage.chunked import read_tile
 from kpca_stream.storage.rows import Rows
 
 Array = NDArray[Any]
@@ -27,12 +27,16 @@ Array = NDArray[Any]
 
 @dataclass
 class TileCounts:
-    """Tiles that were found at the start, read and made; and those made again, since they were damaged."""
+    """Tiles that were found at the start, read and made; those made again, since they were damaged or lost.
+
+    `resumed` counts the passes whose sums, or a part of them, were found.
+    """
 
     found: int = 0
     read: int = 0
     made: int = 0
     repaired: list[Tile] = field(default_factory=list)
+    resumed: int = 0
 
     def add(self, other: TileCounts) -> None:
         """Count what a task did."""

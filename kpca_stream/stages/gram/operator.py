@@ -56,6 +56,8 @@ class Gram:
         Begins a stage of the progress.
     at_once : int, optional
         Upper limit of tasks alive at once.
+    checkpoint_seconds : float
+        Least time between two checkpoints of a pass.
     """
 
     rows: Rows
@@ -67,6 +69,7 @@ class Gram:
     step: Any = None
     at_once: int | None = None
     memory_tasks: int = 0
+    checkpoint_seconds: float = passes.COMMIT_SECONDS
     counts: TileCounts = field(default_factory=TileCounts)
 
     def __post_init__(self) -> None:
@@ -94,6 +97,7 @@ class Gram:
         name = f"{self.dtype}-{self._n_passes:03d}"
         ledger = _Ledger.of(self.store, name, V, self.grid.tiles_per_block)
         total, first = ledger.restored()
+        self.counts.resumed += first > 0
         if first < self.grid.n_tasks:
             self._run(V, total, ledger, first)
             ledger.save(total, self.grid.n_tasks)
@@ -153,7 +157,9 @@ class Gram:
         passes.run(
             _Lazy(self.grid.n_tasks, lambda index: self._product(index, V_rows)),
             fold,
-            commit=passes.Commit(lambda n_folded: ledger.save(total, n_folded), first),
+            commit=passes.Commit(
+                lambda n_folded: ledger.save(total, n_folded), first, self.checkpoint_seconds
+            ),
             progress=self._progress(f"pass {self._n_passes}"),
             at_once=self.at_once,
             prepare=self._keep if self._n_in_memory else None,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from kpca_stream.storage.damage import told_as
 from kpca_stream.storage.sources.columnar import as_array, check_names, number_type
 from kpca_stream.storage.sources.table import (
+    BLOCK_BYTES,
     Column,
     FileTable,
     block_rows,
@@ -47,9 +48,11 @@ class ArrowTable(FileTable):
         return max(np.diff(self.offsets).tolist()) if self.is_compressed else 1
 
     def reading_bytes(self, picked: tuple[int, ...]) -> int:
-        """A compressed batch, packed and unpacked."""
+        """A compressed batch, packed and unpacked, and what the allocator keeps of it; else a few columns."""
+        if not self.is_compressed:
+            return 2 * BLOCK_BYTES
         types = [self.columns[position].dtype for position in picked]
-        return 2 * self.span * sum(dtype.itemsize for dtype in types if dtype) if self.is_compressed else 0
+        return 6 * self.span * sum(dtype.itemsize for dtype in types if dtype)
 
     def read_pieces(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
         """Copy some rows of a record batch at a time, cast to the narrowest common type of floats."""
@@ -68,8 +71,8 @@ class ArrowTable(FileTable):
             batch = mapped.batch(index)
             for low, high in steps(a - first, b - first, block_rows(len(columns))):
                 self.file.check()
-                yield as_array(batch.slice(low, high - low), columns)
-                mapped.release()
+                yield as_array(batch.slice(low, high - low), columns, mapped.release)
+            del batch  # before the next is decoded
 
 
 class _Mapped:
@@ -89,6 +92,7 @@ class _Mapped:
         """A record batch whose buffers are as long as its columns need."""
         batch = self.reader.get_batch(index)
         batch.validate()
+        self.release()
         return batch
 
     def release(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,11 +38,18 @@ def check_names(name: str, columns: Sequence[Column]) -> None:
             raise DataError(f"{name}: got {count} columns named {label!r}, expected one; rename the others")
 
 
-def as_array(batch: pa.RecordBatch, columns: Sequence[Column]) -> NDArray[Any]:
-    """Some columns of a batch, cast to the narrowest common type of floats; nulls become NaN."""
+@np.errstate(invalid="ignore")  # NaN with odd bits stays NaN
+def as_array(
+    batch: pa.RecordBatch, columns: Sequence[Column], after_each: Callable[[], None] = lambda: None
+) -> NDArray[Any]:
+    """Some columns of a batch, cast to the narrowest common type of floats; nulls become NaN.
+
+    `after_each` is called when a column is copied.
+    """
     types = [column.dtype for column in columns if column.dtype is not None]
     block = np.empty((batch.num_rows, len(columns)), common_float_type(types))
     for j, (column, dtype) in enumerate(zip(columns, types, strict=True)):
         values = pc.cast(batch.column(column.name), pa.from_numpy_dtype(float_type(dtype)), safe=False)
         block[:, j] = values.to_numpy(zero_copy_only=False)
+        after_each()
     return block

@@ -135,13 +135,13 @@ class CsvTable(FileTable):
 
     def _fault(self, first: int, last: int, picked: tuple[int, ...], error: Exception) -> DataError:
         """The error that names the row of windows ``first`` to ``last`` that could not be parsed."""
-        row = first * WINDOW_ROWS
+        row = first * WINDOW_ROWS - 1
         try:
             for row, cells in self._cells(first, last):
                 if problem := self._problem(cells, picked):
                     return DataError(f"{self.locate(row)}{problem}")
         except csv.Error as fault:
-            return DataError(f"{self.locate(row)} or after: cannot be parsed ({fault}); repair the file")
+            return DataError(f"{self.locate(row + 1)}: cannot be parsed ({fault}); repair the row")
         return DataError(f"{self.name}: cannot be parsed ({first_line(error)}); repair the file")
 
     def _cells(self, first: int, last: int) -> Iterator[tuple[int, list[str]]]:
@@ -191,6 +191,8 @@ def _header(name: str, path: Path) -> tuple[list[str], int]:
         raw.seek(_bom(path))
         record = b"".join(_first_record(name, raw)).strip()
         begin = raw.tell()
+    if record.count(b'"') % 2:
+        raise DataError(f"{name}: got a quote in the first line that is not closed; close it or take it out")
     if b"\r" in record.replace(b"\r\n", b""):
         raise DataError(f"{name}: got lines that end in CR alone, expected LF or CRLF; convert the line ends")
     try:

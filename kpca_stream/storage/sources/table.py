@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpca_stream.errors import DataError
-from kpca_stream.storage.damage import first_line as first_line  # noqa: PLC0414 - for those who import it here
 from kpca_stream.storage.rows import Rows
 from kpca_stream.storage.stamp import FileStamp, changed
 

@@ -1,0 +1,76 @@
+"""Files that are written whole or not at all, and failures to write that name the file."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+LEFTOVER_SECONDS = 86400.0
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to, which takes the name `path` when the block ends: written beside it and synced.
+
+    If the block fails, what lay at `path` stays, and nothing is left of the new one.
+
+    Raises
+    ------
+    OSError
+        With the name of the file, if there is no room or no permission.
+    """
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+    try:
+        with naming(path), partial.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Give an `OSError` of the block the name `path`, where it has none: a failed write tells only why."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a small JSON file whole or not at all."""
+    with written_whole(path) as file:
+        file.write(json.dumps(value, indent=1, allow_nan=False).encode() + b"\n")
+
+
+def sweep_leftovers(folder: Path) -> None:
+    """Remove what interrupted writes left in `folder`: hidden ``.partial`` entries untouched for a day."""
+    for path in folder.glob(".*.partial"):
+        with suppress(FileNotFoundError):  # another process sweeps too
+            if time.time() - path.stat().st_mtime > LEFTOVER_SECONDS:
+                remove(path)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a folder that may not be there."""
+    if path.exists():
+        shutil.rmtree(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a folder or a file that may not be there."""
+    if path.is_dir() and not path.is_symlink():
+        remove_tree(path)
+    else:
+        path.unlink(missing_ok=True)
