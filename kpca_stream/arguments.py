@@ -49,6 +49,7 @@ def settings_of(model: Any) -> FitSettings:
         max_passes=MAX_PASSES if model.max_iter is None else _whole("max_iter", model.max_iter),
         storage=_one_of("storage", model.storage, STORAGES),
         memory_limit=_size("memory_limit", model.memory_limit),
+        merge_duplicates=_merging(model.merge_duplicates),
         on_indefinite="asked",
         seed=_seed(model.random_state),
     )
@@ -79,6 +80,12 @@ def _components(n_components: Any) -> int | float | None:
     )
 
 
+def _merging(value: Any) -> Any:
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    return _one_of("merge_duplicates", value, ("auto", True, False))
+
+
 def _is_whole(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
 
@@ -89,9 +96,9 @@ def _whole(name: str, value: Any) -> int:
     return int(value)
 
 
-def _one_of(name: str, value: Any, choices: tuple[str, ...]) -> Any:
+def _one_of(name: str, value: Any, choices: tuple[Any, ...]) -> Any:
     if value not in choices:
-        raise ConfigError(f"{name}: got {value!r}, expected one of {', '.join(choices)}")
+        raise ConfigError(f"{name}: got {value!r}, expected one of {', '.join(map(str, choices))}")
     return value
 
 

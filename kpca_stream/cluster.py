@@ -6,11 +6,12 @@ the cores anyway.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import threading
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 import dask
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from distributed import Client
 
 Kind = Literal["threads", "local"]
+
+OWN_BLOCK_BYTES = 4 * 2**20
+"""Larger arrays get pages of their own, which go back when the array does."""
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # <malloc.h>
 
 
 def connect(
@@ -112,6 +117,17 @@ def hold_blas_for_good() -> None:
     """Hold BLAS at one thread until this process ends."""
     _take_control()
     _controller().limit(limits=1)
+
+
+def return_freed_memory() -> None:
+    """Have the allocator give large freed blocks back to the system, from now on in this process.
+
+    As it is, glibc comes to keep up to 64 MB of them for every thread; Dask's own processes are started so.
+    """
+    with suppress(AttributeError, OSError):  # another C library
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(M_MMAP_THRESHOLD, OWN_BLOCK_BYTES)
+        mallopt(M_TRIM_THRESHOLD, OWN_BLOCK_BYTES)
 
 
 @functools.cache

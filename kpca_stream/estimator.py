@@ -19,8 +19,17 @@ from kpca_stream.arguments import settings_of
 from kpca_stream.cluster import connect
 from kpca_stream.errors import ConfigError, KpcaStreamWarning
 from kpca_stream.fitting import Fit, fit
-from kpca_stream.inputs import TemporaryFolder, as_source, check_matrix, is_out_of_core, without_zero_weights
+from kpca_stream.inputs import (
+    TemporaryFolder,
+    as_source,
+    check_matrix,
+    is_out_of_core,
+    places_among,
+    without_zero_weights,
+)
 from kpca_stream.model import FittedBasis
+from kpca_stream.numerics.eigensolve import Eigenpairs
+from kpca_stream.spectrum import completed, repeated
 from kpca_stream.storage.basis import Basis
 from kpca_stream.storage.layout import RunStore
 from kpca_stream.storage.rows import ZarrRows
@@ -84,6 +93,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         Where kernel tiles are between passes.
     memory_limit : int or str
         Bytes that a fit may take, or a size as "4GiB".
+    merge_duplicates : bool or "auto"
+        Fit rows that occur more than once as one with a weight, which changes nothing but the cost; "auto":
+        where they are at least half of all. Those of a precomputed kernel never are.
 
     Attributes
     ----------
@@ -136,6 +148,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         precision: str = "auto",
         storage: str = "auto",
         memory_limit: int | str = "4GiB",
+        merge_duplicates: bool | str = False,
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel
@@ -155,6 +168,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.precision = precision
         self.storage = storage
         self.memory_limit = memory_limit
+        self.merge_duplicates = merge_duplicates
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: ARG002  scikit-learn's signature
         """Fit the basis.
@@ -182,8 +196,12 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             work = TemporaryFolder() if self.storage == "zarr" else None
             store = None if work is None else RunStore.open(work.path / "gram.zarr")
             found = fit(source, settings, store=store, weights=weights)
+            places = None
+            if found.n_distinct is not None and found.basis.rows is not None:
+                places = places_among(source, found.basis.rows)
         basis = found.basis if work is None else _without(work, found.basis)
-        self._take(found, FittedBasis(basis, folder))
+        self._weights = weights
+        self._take(found, FittedBasis(basis, folder), places)
         self.X_fit_ = X
         return self
 
@@ -286,8 +304,10 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             raise ConfigError("n_jobs: got 0, expected a number of threads, -1 for all processors, or None")
         return connect("threads", n_workers=None if self.n_jobs < 0 else self.n_jobs)
 
-    def _take(self, found: Fit, model: FittedBasis) -> None:
-        basis, pairs = found.basis, found.pairs
+    def _take(self, found: Fit, model: FittedBasis, places: Array | None) -> None:
+        basis, pairs, row_means = found.basis, found.pairs, found.basis.row_means
+        if places is not None:
+            pairs, row_means = self._of_all_rows(found, places), row_means[places]
         keep_zeros = self.n_components is not None and not self.remove_zero_eig
         kept = slice(None) if keep_zeros else pairs.eigenvalues > 0
         self.eigenvalues_ = pairs.eigenvalues[kept]
@@ -300,9 +320,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.explained_variance_ratio_ = (
             self.eigenvalues_ / basis.trace if basis.trace > 0 else 0 * self.eigenvalues_
         )
-        self.row_means_ = basis.row_means
+        self.row_means_ = row_means
         self.grand_mean_ = basis.grand_mean
-        self._weights = basis.weights
         self._model = model
         if (
             self.remove_zero_eig
@@ -310,6 +329,13 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             and len(self.eigenvalues_) < self.n_components
         ):
             _warn_of_fewer(len(self.eigenvalues_), self.n_components)
+
+    def _of_all_rows(self, found: Fit, places: Array) -> Eigenpairs:
+        """The pairs where each row stands for itself again, those of eigenvalue 0 completed."""
+        own = np.ones(len(places)) if self._weights is None else self._weights
+        pairs = repeated(found.pairs, places, own)
+        asked = found.plan.settings.n_components
+        return completed(pairs, asked) if isinstance(asked, int) else pairs
 
     def _with_zeros(self, scores: Any) -> Any:
         """Scores of components of eigenvalue 0 are 0."""

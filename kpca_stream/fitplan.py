@@ -11,6 +11,7 @@ import numpy as np
 
 from kpca_stream.errors import ConfigError
 from kpca_stream.numerics import forecast as costs
+from kpca_stream.numerics.duplicates import Merging
 from kpca_stream.numerics.resolve import KernelSpec
 from kpca_stream.numerics.tiles import TileGrid
 from kpca_stream.parameters import canonical_kernel
@@ -25,6 +26,8 @@ DENSE_SHARE = 0.1
 
 START_ROWS = 5000
 """From so many rows on, a first block from landmarks costs less than the passes that it saves."""
+DISTINCT_SHARE = 1 / 8
+"""Of the memory limit, for the distinct rows while duplicates are merged; their copies take three more."""
 DEFINITE = ("linear", "rbf", "laplacian", "poly", "cosine")
 
 AUTOMATIC_TOLERANCE = {"float32": 1e-6, "mixed": 1e-6, "float64": 1e-13}
@@ -51,6 +54,7 @@ CONFIGURATION = Wording(
         "disk_limit": "limits.disk",
         "storage": "gram.storage",
         "on_indefinite": "kernel.on_indefinite",
+        "merge_duplicates": "data.merge_duplicates",
     },
     "{}: {}",
 )
@@ -80,9 +84,17 @@ class FitSettings:
     disk_limit: int | None = None
     scale: bool = False
     on_missing: Literal["error", "drop"] = "error"
+    merge_duplicates: bool | Literal["auto"] = False
     on_indefinite: Literal["error", "warn", "asked"] = "error"
     quantile: float = 0.99
     seed: int = 0
+
+    @property
+    def merging(self) -> Merging | None:
+        """How far equal rows are merged; those of a given matrix never are."""
+        if not self.merge_duplicates or self.kernel.name == "precomputed":
+            return None
+        return Merging(int(DISTINCT_SHARE * self.memory_limit), gives_up=self.merge_duplicates == "auto")
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +108,7 @@ class FitPlan:
     storage: Literal["memory", "zarr", "recompute"]
     method: Literal["dense", "lanczos"]
     with_store: bool
+    memory_tasks: int = 0
 
     @property
     def tol(self) -> float:
@@ -137,7 +150,20 @@ class FitPlan:
             method=self.method,
             max_columns=self.max_columns,
             with_store=self.with_store,
+            memory_tasks=self.memory_tasks,
         )
+
+    @property
+    def storage_reason(self) -> str:
+        """Why tiles go where they go, where that was chosen and memory does not hold them all."""
+        if self.settings.storage != "auto" or self.storage == "memory" or self.method == "dense":
+            return ""
+        held = self.forecast.memory_tiles
+        computed = self.shape.itemsize / self.shape.evaluation_seconds
+        rates = f"a core computes {gib(computed)}/s of them and reads {gib(costs.READ_BYTES_PER_SECOND)}/s"
+        rest = "are stored" if self.storage == "zarr" else "are computed again in every pass"
+        tiles = gib(costs.tile_bytes(self.grid, self.shape))
+        return f"tiles: {gib(held)} of {tiles} in memory, the others {rest}: {rates}"
 
     def memory_total(self, n_workers: int) -> int:
         """Bytes at the peak with `n_workers` tasks at once, as many as the limit allows."""
@@ -196,12 +222,21 @@ def make_plan(
         precision == "mixed",
     )
     grid = costs.grid_for(shape, settings.tile_rows)
-    storage = costs.resolved_storage(settings.storage, shape, settings.memory_limit, with_store=with_store)
+    max_columns = costs.krylov_columns(shape, settings.memory_limit)
+    budget = costs.tile_budget(
+        shape, grid, method, memory_limit=settings.memory_limit, max_columns=max_columns
+    )
+    storage = costs.resolved_storage(settings.storage, shape, budget, with_store=with_store)
+    disk = settings.disk_limit if settings.disk_limit is not None else np.inf
+    if settings.storage == "auto" and storage == "zarr" and costs.tile_bytes(grid, shape) > disk:
+        storage = "recompute"
     if storage == "zarr" and not with_store:
         raise ConfigError(
             "storage: zarr needs a store to keep tiles in; give one, or choose memory or recompute"
         )
-    return FitPlan(settings, shape, grid, precision, storage, method, with_store)
+    held = settings.storage == "auto" and storage != "memory" and method == "lanczos"
+    memory_tasks = costs.tasks_in_memory(grid, shape.itemsize, budget) if held else 0
+    return FitPlan(settings, shape, grid, precision, storage, method, with_store, memory_tasks)
 
 
 def _method(settings: FitSettings, n_samples: int) -> Literal["dense", "lanczos"]:
@@ -214,7 +249,7 @@ def _method(settings: FitSettings, n_samples: int) -> Literal["dense", "lanczos"
     if settings.n_components is None and n_samples > DENSE_ROWS:
         raise ConfigError(
             f"n_components: None (all) of {n_samples} rows needs a dense solve of "
-            f"{gib(4 * 8 * n_samples**2)}, which is taken beyond {DENSE_ROWS} rows only by name; give a "
+            f"{gib(costs.dense_bytes(n_samples))}, which is taken beyond {DENSE_ROWS} rows only by name; give a "
             f"number or a share of components, or set {settings.wording('method', 'dense')}"
         )
     many = _count(settings, n_samples) > DENSE_SHARE * n_samples and n_samples <= DENSE_ROWS

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kpca_stream import passes
 from kpca_stream.cluster import single_threaded_blas
-from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.fitplan import FitPlan, FitSettings, make_plan
 from kpca_stream.numerics import novelty
 from kpca_stream.numerics.eigensolve import Eigenpairs, dense
-from kpca_stream.numerics.kernels import Kernel, Own, Precomputed
+from kpca_stream.numerics.kernels import Kernel, Precomputed
 from kpca_stream.numerics.nystrom import FeatureMap
 from kpca_stream.numerics.reflection import Reflection
 from kpca_stream.numerics.resolve import resolve_kernel
+from kpca_stream.preliminaries import check_weights, early_refusal, identity, look_at, planned
 from kpca_stream.spectrum import completed, judged, signed, with_centred_direction
 from kpca_stream.stages.centering import CentredGram, Means, centre
 from kpca_stream.stages.gram import Gram, TileCounts
 from kpca_stream.stages.solve import LanczosSettings, block_columns, solve, wanted_components
 from kpca_stream.stages.statistics import landmark_block
-from kpca_stream.stages.sweep import Sweep, sweep
+from kpca_stream.stages.sweep import Sweep
 from kpca_stream.stages.symmetry import check_symmetry
 from kpca_stream.storage.basis import Basis
 from kpca_stream.storage.layout import RunStore
@@ -52,6 +49,10 @@ class Fit:
         All components asked for, those with eigenvalue 0 included.
     plan : FitPlan
     counts : TileCounts
+    n_seen : int
+        Rows that were fitted, copies included.
+    n_distinct : int or None
+        Rows that were left by merging; None where they were not merged.
     n_dropped : int
         Rows left out for missing values.
     fingerprint : str or None
@@ -61,6 +62,8 @@ class Fit:
     pairs: Eigenpairs
     plan: FitPlan
     counts: TileCounts
+    n_seen: int
+    n_distinct: int | None
     n_dropped: int
     fingerprint: str | None
 
@@ -85,11 +88,11 @@ def fit(
         Keeps rows, tiles and checkpoints. Without one nothing is written, and a fit of one task runs in
         the caller.
     weights : ndarray of shape (n,), optional
-        Positive; a row of weight w acts as w copies.
+        Positive; a row of weight w acts as w copies. Then no row may be dropped.
     reporter : Reporter, optional
         Is told how far things got.
     looked : Sweep, optional
-        The sweep over the same rows, where it was made before.
+        The sweep over the same rows and weights, where it was made before.
 
     Raises
     ------
@@ -98,97 +101,18 @@ def fit(
     reporter = reporter or silent()
     with single_threaded_blas():
         if looked is None:
-            planned(source, settings, source.n_samples, with_store=store is not None)
-            looked = look_at(source, settings, store, reporter)
-        _check_weights(weights, looked)
+            check_weights(weights, source.n_samples)
+            refusal = early_refusal(source, settings, with_store=store is not None)
+            looked = look_at(source, settings, store, reporter, weights=weights, refusal=refusal)
         plan = planned(source, settings, looked.n_samples, with_store=store is not None)
         kernel = resolve_kernel(settings.kernel, looked.moments, looked.sample, scale=settings.scale)
         if isinstance(kernel, Precomputed):
             check_symmetry(looked.rows, progress=reporter.step("symmetry"))
+        if plan.storage_reason and store is not None:
+            reporter.note(plan.storage_reason)
         if store is not None:
             store.claim(identity(plan, kernel, looked))
-        return _Fitting(plan, kernel, looked, store, weights, reporter).result()
-
-
-def planned(source: Source, settings: FitSettings, n_samples: int, *, with_store: bool) -> FitPlan:
-    """The plan for `n_samples` rows of `source`; a ConfigError where the limits do not allow it."""
-    plan = make_plan(settings, n_samples, source.n_features, source.original_dtype, with_store=with_store)
-    if plan.refusals():
-        raise ConfigError(f"{source.name}, {n_samples} rows: {'; '.join(plan.refusals())}")
-    return plan
-
-
-def look_at(source: Source, settings: FitSettings, store: RunStore | None, reporter: Reporter) -> Sweep:
-    """The preparatory sweep; checks what a single look can tell."""
-    found = sweep(
-        source,
-        seed=settings.seed,
-        on_missing=settings.on_missing,
-        store=None if store is None else store.group,
-        claimed=_data_check(store),
-        progress=reporter.step("rows") if store is not None else None,
-    )
-    if found.n_samples < 2:
-        raise DataError(
-            f"{source.name}: got {found.n_samples} row, expected at least 2; a single row has no variance"
-        )
-    if settings.kernel.name == "precomputed" and found.n_samples != found.n_features:
-        raise DataError(
-            f"{source.name}: a precomputed kernel has shape ({found.n_samples}, {found.n_features}); "
-            "expected a square matrix of the kernel between all training rows"
-        )
-    return found
-
-
-def _check_weights(weights: Array | None, looked: Sweep) -> None:
-    if weights is None:
-        return
-    if weights.shape != (looked.n_samples,) or not np.isfinite(weights).all() or (weights <= 0).any():
-        raise ConfigError(
-            f"sample_weight: got shape {weights.shape} with values from {weights.min(initial=np.inf):.3g}, "
-            f"expected {looked.n_samples} finite numbers ≥ 0, one for each row"
-        )
-    if weights.sum() < 1 + 1e-6:
-        raise ConfigError(
-            f"sample_weight: got a sum of {weights.sum():.3g}, expected more than 1, since a weight counts "
-            "copies of its row; multiply them by the number of rows if they were normalised"
-        )
-
-
-def _data_check(store: RunStore | None) -> Callable[[str], None] | None:
-    """What refuses other data, before anything is written, where the store is in use."""
-    if store is None or not store.identity:
-        return None
-    return lambda fingerprint: store.refuse_other({"fingerprint": fingerprint}, ["fingerprint"])
-
-
-def identity(plan: FitPlan, kernel: Kernel, looked: Sweep) -> dict[str, Any]:
-    """What stored tiles and sums depend on."""
-    numbers = {
-        key: getattr(kernel, key)
-        for key in ("gamma", "degree", "coef0", "shift", "label")
-        if hasattr(kernel, key)
-    }
-    return {
-        "fingerprint": looked.fingerprint,
-        "n_samples": looked.n_samples,
-        "n_dropped": looked.n_dropped,
-        "columns": list(looked.columns),
-        "scale": plan.settings.scale,
-        "kernel": kernel.name,
-        **numbers,
-        "precision": plan.precision,
-        "tile_rows": plan.grid.tile_rows,
-        "own_values": _own_values(kernel, looked.sample),
-    }
-
-
-def _own_values(kernel: Kernel, sample: Array) -> str | None:
-    """A digest of some values of a kernel of one's own, which may change while its name stays."""
-    if not isinstance(kernel, Own):
-        return None
-    rows = sample[:8]
-    return hashlib.blake2b(kernel.matrix(rows, rows).data, digest_size=16).hexdigest()
+        return _Fitting(plan, kernel, looked, store, reporter).result()
 
 
 class _Fitting:
@@ -200,12 +124,10 @@ class _Fitting:
         kernel: Kernel,
         looked: Sweep,
         store: RunStore | None,
-        weights: Array | None,
         reporter: Reporter,
     ) -> None:
         self.plan, self.kernel, self.looked, self.store, self.reporter = plan, kernel, looked, store, reporter
-        self.given_weights = weights
-        self.weights = np.ones(looked.n_samples) if weights is None else weights
+        self.weights = np.ones(looked.n_samples) if looked.weights is None else looked.weights
         self.gram = self._gram(plan.tile_dtype)
         self.diagonal, self.offset = self.gram.terms()
 
@@ -222,8 +144,19 @@ class _Fitting:
         basis = self._basis(pairs, means, trace)
         if self.store is not None:
             diagonal = self.diagonal + 2 * self.offset
-            self.store.write_means(basis.row_means, diagonal, grand_mean=basis.grand_mean, trace=trace)
-        return Fit(basis, pairs, self.plan, self.gram.counts, self.looked.n_dropped, self.looked.fingerprint)
+            self.store.write_means(
+                basis.row_means, diagonal, basis.weights, grand_mean=basis.grand_mean, trace=trace
+            )
+        return Fit(
+            basis=basis,
+            pairs=pairs,
+            plan=self.plan,
+            counts=self.gram.counts,
+            n_seen=self.looked.n_seen,
+            n_distinct=self.looked.n_distinct,
+            n_dropped=self.looked.n_dropped,
+            fingerprint=self.looked.fingerprint,
+        )
 
     def _gram(self, dtype: Any, storage: Any = None) -> Gram:
         return Gram(
@@ -235,6 +168,7 @@ class _Fitting:
             self.store,
             self.reporter.step,
             self.plan.at_once,
+            memory_tasks=0 if storage else self.plan.memory_tasks,
             checkpoint_seconds=self.plan.settings.checkpoint_seconds,
         )
 
@@ -307,7 +241,7 @@ class _Fitting:
             novelty.hotelling_t2(scores, eigenvalues, total),
             total,
             quantile=self.plan.settings.quantile,
-            weights=self.given_weights,
+            weights=self.looked.weights,
             rounding=ERROR_ROUNDINGS * float(np.finfo(self.plan.scoring_precision).eps) * largest,
         )
         return Basis(
@@ -317,7 +251,7 @@ class _Fitting:
             n_samples=self.looked.n_samples,
             rows=None if isinstance(self.kernel, Precomputed) else self.looked.rows,
             coefficients=ArrayRows(coefficients),
-            weights=self.given_weights,
+            weights=self.looked.weights,
             eigenvalues=eigenvalues,
             centring=coefficients.T @ means.row_means,
             reduced_grand_mean=means.grand_mean,
@@ -341,4 +275,4 @@ class _Fitting:
         }
 
 
-__all__ = ["Fit", "FitPlan", "FitSettings", "fit", "identity", "look_at", "make_plan", "passes", "planned"]
+__all__ = ["Fit", "FitPlan", "FitSettings", "fit", "make_plan"]

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from kpca_stream import passes
 from kpca_stream.errors import ConfigError, DataError
+from kpca_stream.numerics.duplicates import Places
 from kpca_stream.storage.chunked import create_array
+from kpca_stream.storage.rows import Rows
 from kpca_stream.storage.source import Source
 from kpca_stream.storage.sources.arrays import ArrayTable, zarr_table
 from kpca_stream.storage.sources.table import Table
@@ -110,6 +112,12 @@ def without_zero_weights(
     rows = da.from_array(X) if isinstance(X, zarr.Array) else X
     rows = rows[kept]
     return rows[:, kept] if square else rows, weights[kept], kept
+
+
+def places_among(source: Source, distinct: Rows) -> Array:
+    """The place of each row of `source` among its `distinct` ones, (n,)."""
+    places = Places(distinct.load())
+    return np.concatenate([places(block) for block in source.blocks(0, source.n_samples)])
 
 
 def _written(

@@ -27,6 +27,29 @@ class Call(NamedTuple):
     arguments: tuple[Any, ...]
 
 
+@dataclass(frozen=True)
+class Lazy(Sequence[Call]):
+    """Calls that are made when their window is due.
+
+    Parameters
+    ----------
+    n_calls : int
+    make : callable
+        The call of an index.
+    """
+
+    n_calls: int
+    make: Callable[[int], Call]
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return self.n_calls
+
+    def __getitem__(self, index: Any) -> Any:
+        """Make one."""
+        return self.make(index)
+
+
 @dataclass
 class Commit:
     """Remembers how far a pass got.

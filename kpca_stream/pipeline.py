@@ -17,11 +17,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kpca_stream import passes
-from kpca_stream.cluster import connect, single_threaded_blas
+from kpca_stream.cluster import connect, return_freed_memory, single_threaded_blas
 from kpca_stream.config import Config
 from kpca_stream.errors import ConfigError, DataError, KpcaStreamWarning
-from kpca_stream.fitting import Fit, FitSettings, fit, look_at, make_plan
-from kpca_stream.numerics.resolve import KernelSpec
+from kpca_stream.fitting import Fit, FitSettings, fit, make_plan
+from kpca_stream.numerics.kernels import Preparation
+from kpca_stream.numerics.resolve import KernelSpec, make_kernel
+from kpca_stream.parameters import is_function_name
+from kpca_stream.preliminaries import early_refusal, look_at
 from kpca_stream.results import FitSummary, Plan, RunResult, ScoreSummary, as_json
 from kpca_stream.stages.scoring import PartResult, open_like, write_part
 from kpca_stream.stages.sweep import Sweep
@@ -31,7 +34,7 @@ from kpca_stream.storage.lock import locked
 from kpca_stream.storage.registry import Registry
 from kpca_stream.storage.scores import part_name, read_counts
 from kpca_stream.storage.source import Part, Source, open_source
-from kpca_stream.storage.whole import sweep_leftovers
+from kpca_stream.storage.whole import naming, sweep_leftovers
 from kpca_stream.summaries import fit_summary, plan_summary, reused_summary
 from kpca_stream.telemetry import Reporter
 from kpca_stream.verification import verify_store
@@ -42,11 +45,11 @@ IN_MEMORY_SHARE = 0.25
 """A basis that takes no more of the memory limit is held in memory while it scores."""
 
 
-def run_config(config: Config, reporter: Reporter) -> RunResult:
-    """Fit, publish and, where the configuration says so, score."""
+def run_config(config: Config, reporter: Reporter, *, restart: bool = False) -> RunResult:
+    """Fit (see `fit_config`), publish and, where the configuration says so, score."""
     job = _job(config)
     with _connected(config):
-        fitted = _fitted(config, job, reporter)
+        fitted = _fitted(config, job, reporter, restart=restart)
         return RunResult(fit=fitted, score=None if config.score is None else _scored(config, reporter))
 
 
@@ -61,11 +64,14 @@ def plan_config(config: Config, reporter: Reporter, *, shape: tuple[int, int] | 
         return plan_summary(config, plan, passes.n_workers())
 
 
-def fit_config(config: Config, reporter: Reporter) -> FitSummary:
-    """Fit and publish a basis; where this very fit is published already, say so and do nothing."""
+def fit_config(config: Config, reporter: Reporter, *, restart: bool = False) -> FitSummary:
+    """Fit and publish a basis; where this very fit is published already, say so and do nothing.
+
+    With `restart`, what earlier runs left in the store is removed, and the fit is made anew.
+    """
     job = _job(config)
     with _connected(config):
-        return _fitted(config, job, reporter)
+        return _fitted(config, job, reporter, restart=restart)
 
 
 def score_config(config: Config, reporter: Reporter) -> ScoreSummary:
@@ -96,48 +102,50 @@ def settings_of(config: Config) -> FitSettings:
         disk_limit=config.limits.disk,
         scale=config.data.scale == "standard",
         on_missing=config.data.on_missing,
+        merge_duplicates=config.data.merge_duplicates,
         on_indefinite=kernel.on_indefinite,
         quantile=config.novelty.quantile,
         seed=config.seed,
     )
 
 
+def check_function(config: Config) -> None:
+    """Find the kernel where it is a function of one's own, or raise `ConfigError`."""
+    if is_function_name(config.kernel.name):
+        make_kernel(settings_of(config).kernel, Preparation(), gamma=0.0)
+
+
 def fit_name(settings: FitSettings, looked: Sweep) -> str:
     """A name that two fits share only if they must give the same basis."""
-    unlike = {"kernel", "storage", "memory_limit", "disk_limit", "checkpoint_seconds"}
+    unlike = {"kernel", "storage", "memory_limit", "disk_limit", "checkpoint_seconds", "merge_duplicates"}
     choices = {f.name: getattr(settings, f.name) for f in fields(settings) if f.name not in unlike}
     kernel = settings.kernel
     numbers = [kernel.name, kernel.gamma, kernel.degree, kernel.coef0]
-    facts = [looked.fingerprint, looked.n_samples, looked.columns, numbers, choices]
+    facts = [looked.fingerprint, looked.n_seen, looked.n_distinct, looked.columns, numbers, choices]
     return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 class _Job(NamedTuple):
-    """A fit that the limits allow."""
+    """A fit that the limits allow, or may allow once duplicates are merged: else `refusal` says why not."""
 
     settings: FitSettings
     source: Source
     registry: Registry
+    refusal: ConfigError | None
 
 
 def _job(config: Config) -> _Job:
-    job = _Job(settings_of(config), _training_source(config), _registry(config))
-    source = job.source
-    plan = make_plan(
-        job.settings, source.n_samples, source.n_features, source.original_dtype, with_store=True
-    )
-    if plan.refusals():
-        raise ConfigError(f"{source.name}, {source.n_samples} rows: {'; '.join(plan.refusals())}")
-    return job
+    settings, source, registry = settings_of(config), _training_source(config), _registry(config)
+    return _Job(settings, source, registry, early_refusal(source, settings, with_store=True))
 
 
-def _fitted(config: Config, job: _Job, reporter: Reporter) -> FitSummary:
+def _fitted(config: Config, job: _Job, reporter: Reporter, *, restart: bool) -> FitSummary:
     began = time.perf_counter()
-    settings, source, registry = job
-    with _run_store(config) as store, _recorded() as recorded:
-        looked = look_at(source, settings, store, reporter)
+    settings, source, registry, refusal = job
+    with _run_store(config, reporter, restart=restart) as store, _recorded() as recorded:
+        looked = look_at(source, settings, store, reporter, refusal=refusal)
         name = fit_name(settings, looked)
-        version = registry.find(name)
+        version = None if restart else registry.find(name)
         if version is not None:
             registry.point(version)
             return reused_summary(config, registry, version)
@@ -227,16 +235,22 @@ def _shape(source: Source | None) -> tuple[int, int]:
 
 def _connected(config: Config) -> AbstractContextManager[None]:
     cluster = config.cluster
+    return_freed_memory()
     return connect(cluster.kind, n_workers=cluster.n_workers, threads_per_worker=cluster.threads_per_worker)
 
 
 @contextmanager
-def _run_store(config: Config) -> Iterator[RunStore]:
+def _run_store(config: Config, reporter: Reporter, *, restart: bool) -> Iterator[RunStore]:
     path = Path(config.gram.path)
     RunStore.check(path)
     path.mkdir(parents=True, exist_ok=True)
-    with locked(path):
-        yield RunStore.open(path)
+    with locked(path), naming(path):
+        if restart:
+            RunStore.clear(path)
+        store = RunStore.open(path)
+        if swept := store.sweep():
+            reporter.note(f"removed {len(swept)} leftovers of interrupted writes, the first {swept[0]}")
+        yield store
 
 
 @contextmanager

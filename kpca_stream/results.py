@@ -19,6 +19,8 @@ class FitSummary:
     source: str
     n_samples: int
     n_features: int
+    n_distinct: int | None = None
+    """Rows that were left by merging those that occur more than once; none where they were not merged."""
     n_dropped: int
     fingerprint: str | None
     kernel: str

@@ -100,6 +100,22 @@ def completed(pairs: Eigenpairs, n_components: int) -> Eigenpairs:
     )
 
 
+def repeated(pairs: Eigenpairs, places: Array, weights: Array) -> Eigenpairs:
+    """The pairs of all rows from those of the distinct ones.
+
+    Parameters
+    ----------
+    pairs : Eigenpairs
+        Of m distinct rows.
+    places : ndarray of int of shape (n,)
+        The distinct row that each row is a copy of.
+    weights : ndarray of shape (n,)
+        Of the rows; each takes its share of the distinct one's: a_i = a √(w_i/Σ w).
+    """
+    shares = weights / np.bincount(places, weights)[places]
+    return replace(pairs, eigenvectors=pairs.eigenvectors[places] * np.sqrt(shares)[:, None])
+
+
 def _is_whole(pairs: Eigenpairs, plan: FitPlan, trace: float) -> bool:
     share = plan.settings.n_components
     if not isinstance(share, float):

@@ -27,7 +27,8 @@ def fit_summary(
     return FitSummary(
         name=config.name,
         source=source,
-        n_samples=basis.n_samples,
+        n_samples=found.n_seen,
+        n_distinct=found.n_distinct,
         n_features=len(basis.columns),
         n_dropped=found.n_dropped,
         fingerprint=found.fingerprint,

@@ -20,6 +20,7 @@ from kpca_stream.stages.centering import CentredGram, Means
 from kpca_stream.stages.gram import Gram
 from kpca_stream.stages.inspection import Inspection, inspect_tiles
 from kpca_stream.storage.basis import Basis, open_basis
+from kpca_stream.storage.chunked import check_description
 from kpca_stream.storage.layout import RunStore
 from kpca_stream.telemetry import Reporter
 
@@ -61,8 +62,8 @@ def _attributes(path: Path) -> set[str]:
 
 def _gram_checks(path: Path, reporter: Reporter) -> list[Check]:
     store = RunStore.open(path)
-    checks = [_attempted("rows", lambda: _read_rows(store))]
-    tiles = _attempted("tiles", lambda: str(store.group.get("tiles")))
+    checks = [_attempted("rows", lambda: _read_rows(store)), *_run_checks(store)]
+    tiles = _attempted("tiles", lambda: _description_of_tiles(store))
     if not tiles.ok:
         return [*checks, tiles]
     found = store.group.get("tiles")
@@ -71,11 +72,35 @@ def _gram_checks(path: Path, reporter: Reporter) -> list[Check]:
     return [*checks, *_attempted_all("means", lambda: _mean_checks(store, None, "float64"))]
 
 
+def _run_checks(store: RunStore) -> list[Check]:
+    """What tells of the run itself: whose values these are, and what it left under way."""
+    damaged, leftovers = store.checkpoints.damaged(), store.leftovers()
+    swept = f", first {leftovers[0]}: the next fit removes them" if leftovers else ""
+    return [
+        _attempted("attributes", store.check_attributes),
+        Check(
+            name="checkpoints",
+            ok=not damaged,
+            detail=f"{len(damaged)} damaged" + (f", first {damaged[0]}" if damaged else ""),
+        ),
+        # No fault: a run under way writes such files, too.
+        Check(name="leftovers", ok=True, detail=f"{len(leftovers)} of writes that did not end{swept}"),
+    ]
+
+
+def _description_of_tiles(store: RunStore) -> str:
+    tiles = store.group.get("tiles")
+    if isinstance(tiles, zarr.Array):
+        check_description(tiles)
+    return str(tiles)
+
+
 def _tile_checks(store: RunStore, tiles: zarr.Array[Any], reporter: Reporter) -> list[Check]:
     grid = TileGrid(tiles.shape[0], tiles.chunks[0])
     present, asked = store.present_tiles(), set(grid.tiles())
     missing = sorted(asked - present)
-    found = inspect_tiles(tiles, grid, present & asked, progress=reporter.step("tiles"))
+    weights = _weights(store, grid.n_samples)
+    found = inspect_tiles(tiles, grid, present & asked, weights, progress=reporter.step("tiles"))
     n_present, n_damaged = len(asked) - len(missing), len(found.damaged)
     checks = [
         Check(
@@ -97,17 +122,22 @@ def _mean_checks(store: RunStore, found: Inspection | None, precision: str) -> l
     if "row_means" not in store.group:
         return []
     row_means, diagonal = _values(store, "row_means"), _values(store, "diagonal")
+    weights = _weights(store, len(row_means))
     grand_mean, trace = (float(str(store.group.attrs[name])) for name in ("grand_mean", "trace"))
+    mean, total = weights @ row_means / weights.sum(), weights @ (diagonal - row_means)
     checks = [
-        _close("grand mean", row_means.mean(), grand_mean, precision, scale=np.abs(row_means).max()),
-        _close("trace", (diagonal - row_means).sum(), trace, precision, scale=np.abs(diagonal).sum()),
+        _close("grand mean", mean, grand_mean, precision, scale=np.abs(row_means).max()),
+        _close("trace", total, trace, precision, scale=float(weights @ np.abs(diagonal))),
     ]
     if found is None:
         return checks
-    weights = np.ones(len(row_means))
     offset = (diagonal - found.diagonal) / 2  # k'(x, x) = k(x, x) − 2 a(x)
     means = Means.of(found.row_sums, weights).unreduced(offset, weights)
     return [_close("row means", means.row_means, row_means, precision), *checks]
+
+
+def _weights(store: RunStore, n_samples: int) -> Array:
+    return _values(store, "weights") if "weights" in store.group else np.ones(n_samples)
 
 
 def _values(store: RunStore, name: str) -> Array:

@@ -29,7 +29,7 @@ MOVABLE = ("linear", "rbf", "laplacian")
 def own_kernel(X: Array, Y: Array) -> Array:
     """A kernel of one's own, (n_x, n_y)."""
     dot = X @ Y.T
-    return np.asarray(dot / (1 + np.abs(dot).max(initial=0.0)) * 0 + np.tanh(0.0) + dot + dot**2)
+    return np.asarray(dot + dot**2)
 
 
 @dataclass(frozen=True)
@@ -95,16 +95,16 @@ class Problem:
         object.__setattr__(self, "parameters", known.get(self.kernel, {}))
 
     @property
-    def X(self) -> Array:
+    def fit_rows(self) -> Array:
         """Rows as they are fitted, (n, d); of a precomputed kernel the matrix (n, n)."""
         rows = self.traits.rows()
-        return self._matrix(rows, rows) if self.kernel == "precomputed" else rows
+        return self.matrix(rows, rows) if self.kernel == "precomputed" else rows
 
     @property
-    def X_new(self) -> Array:
+    def new_rows(self) -> Array:
         """Seven rows of the same kind, as they are scored."""
         new = self.traits.rows(7, seed=1)
-        return self._matrix(new, self.traits.rows()) if self.kernel == "precomputed" else new
+        return self.matrix(new, self.traits.rows()) if self.kernel == "precomputed" else new
 
     @property
     def weights(self) -> Array | None:
@@ -137,9 +137,9 @@ class Problem:
             mean = rows.astype(float).mean(axis=0)
             rows, new = rows - mean, new - mean
         return (
-            self._matrix(rows, rows),
-            self._matrix(new, rows),
-            np.diagonal(self._matrix(new, new)).copy(),
+            self.matrix(rows, rows),
+            self.matrix(new, rows),
+            np.diagonal(self.matrix(new, new)).copy(),
         )
 
     @property
@@ -147,7 +147,17 @@ class Problem:
         """The rounding of the working precision."""
         return float(np.finfo("float32" if self.precision == "float32" else "float64").eps)
 
-    def _matrix(self, X: Array, Y: Array) -> Array:
+    @property
+    def condition(self) -> float:
+        """How much larger than a rounding those of kernel values are: an exponent has those of γ‖x‖²."""
+        if self.kernel != "rbf" or self.precision == "float32":  # float32 is guarded by float64
+            return 1.0
+        X = self.traits.rows().astype(float)
+        about = X - X.mean(axis=0)
+        return 1.0 + float(self.parameters["gamma"] * (about**2).sum(axis=1).max())
+
+    def matrix(self, X: Array, Y: Array) -> Array:
+        """The kernel between rows by its formula in float64, (n_x, n_y)."""
         X, Y = X.astype(float), Y.astype(float)
         if self.kernel == "own":
             return own_kernel(X, Y)
@@ -158,7 +168,7 @@ class Problem:
 
 
 def traits(max_samples: int = 60) -> st.SearchStrategy[Traits]:
-    """Rows that are repeated, of low rank, far from the origin, tiny, huge, rounded, whole numbers or none."""
+    """Rows repeated or not, of low rank, far from the origin, tiny, huge, rounded, whole numbers or none."""
     return st.builds(
         Traits,
         n_samples=st.integers(2, max_samples),
@@ -205,20 +215,17 @@ class Damage:
     def to(self, data: bytes) -> bytes:
         """The damaged bytes."""
         where = self.place % max(len(data), 1)
-        end = where + self.length
-        if self.kind == "flip":
-            return data[:where] + bytes(b ^ (1 << self.length % 8) for b in data[where : where + 1]) + data[where + 1 :]
-        if self.kind == "set":
-            return data[:where] + self.content[:4] + data[where + len(self.content[:4]) :]
-        if self.kind == "cut":
-            return data[:where]
-        if self.kind == "insert":
-            return data[:where] + self.content + data[where:]
-        if self.kind == "drop":
-            return data[:where] + data[end:]
-        if self.kind == "zero":
-            return data[:where] + bytes(len(data[where:end])) + data[end:]
-        return self.content if self.kind == "replace" else data + self.content
+        before, hit, after = data[:where], data[where : where + self.length], data[where + self.length :]
+        return {
+            "flip": before + bytes(byte ^ (1 << self.length % 8) for byte in hit[:1]) + hit[1:] + after,
+            "set": before + self.content[: len(hit)] + hit[len(self.content) :] + after,
+            "cut": before,
+            "insert": before + self.content + hit + after,
+            "drop": before + after,
+            "zero": before + bytes(len(hit)) + after,
+            "replace": self.content,
+            "append": data + self.content,
+        }[self.kind]
 
 
 def damages() -> st.SearchStrategy[Damage]:

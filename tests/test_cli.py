@@ -267,8 +267,23 @@ def test_a_result_has_its_exit_code(
         (DataError("x.csv, row 3: text"), 65, "x.csv, row 3: text"),
         (BusyError("locked by process 7"), 75, "locked by process 7"),
         (ConvergenceError("2 of 10 converged"), 1, "2 of 10 converged"),
-        (OSError(errno.ENOSPC, "No space left on device", "work/c"), 1, "work/c: No space left on device"),
-        (PermissionError(errno.EACCES, "Permission denied", "work"), 1, "work: Permission denied"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "work/c"),
+            1,
+            (
+                "work/c: No space left on device; make room and run the same command again: it goes on where "
+                "it stopped"
+            ),
+        ),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "work"),
+            1,
+            (
+                "work: Permission denied; expected a place that may be written to: choose another path, or "
+                "allow it"
+            ),
+        ),
+        (IsADirectoryError(errno.EISDIR, "Is a directory", "work"), 1, "work: Is a directory"),
         (MemoryError(), 1, "out of memory (MemoryError): lower limits.memory, or use fewer workers"),
         (KeyboardInterrupt(), 130, "interrupted"),
     ],

@@ -252,3 +252,13 @@ def test_nothing_is_warned_of_without_reason() -> None:
         warnings.simplefilter("error")
         for name in ("linear", "poly", "rbf", "laplacian", "cosine"):
             KernelPCA(3, kernel=name).fit(rows())
+
+
+def test_tiles_stay_in_memory_as_far_as_the_limit_goes() -> None:
+    """Chosen automatically, part of the tiles is held and the rest computed again, to the same bits."""
+    X = rows(6000, 8)
+    limit = {"tile_rows": 512, "memory_limit": 120 * 2**20, "precision": "float32"}
+    part, none = (fitted(X, KernelSpec("rbf"), storage=storage, **limit) for storage in ("auto", "recompute"))
+    assert 0 < part.plan.memory_tasks < part.plan.grid.n_tasks
+    assert part.counts.made < none.counts.made
+    assert np.array_equal(part.pairs.eigenvectors, none.pairs.eigenvectors)

@@ -273,7 +273,7 @@ def test_a_damaged_tile_is_made_again_and_counted(folder: Path, path: str) -> No
     content = bytearray(tile.read_bytes())
     content[77] ^= 1
     tile.write_bytes(content)
-    with pytest.warns(match="1 tiles were cut or changed and have been computed again"):
+    with pytest.warns(match="1 tiles were cut, changed or lost and have been computed again"):
         found = fitted(folder, {"solver.n_components": 2})
     assert (found.tiles_found, found.tiles_made, found.tiles_repaired) == (N_TILES, 1, 1)
     np.testing.assert_allclose(found.eigenvalues, first.eigenvalues[:2], rtol=1e-9)
@@ -309,8 +309,10 @@ def test_a_store_in_use_is_busy(folder: Path) -> None:
 
 def test_a_path_with_something_else_is_no_store(folder: Path) -> None:
     """A folder of other files is not made a store."""
+    (folder / "other").mkdir()
+    (folder / "other" / "thesis.tex").touch()
     with pytest.raises(ConfigError, match="is not a run's store"):
-        fitted(folder, {"gram.path": str(folder)})
+        fitted(folder, {"gram.path": str(folder / "other")})
 
 
 def test_scoring_asks_for_a_model_and_a_section(folder: Path) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from kpca_stream.cli.invocation import Invocation, usage_failure
+from kpca_stream.errors import ConfigError
 from kpca_stream.results import ConfigCheck
 from kpca_stream.telemetry import Reporter
 
@@ -76,6 +77,11 @@ def _config_options(command: F) -> F:
     return command
 
 
+_restart_option = click.option(
+    "--restart", is_flag=True, help="Remove what earlier runs left in the store, and fit anew."
+)
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name=PROGRAM, prog_name=PROGRAM)
 def commands() -> None:
@@ -88,12 +94,13 @@ def commands() -> None:
 
 @commands.command()
 @_config_options
-def run(path: str, settings: tuple[str, ...], **output: bool) -> int:
+@_restart_option
+def run(path: str, settings: tuple[str, ...], restart: bool, **output: bool) -> int:  # noqa: FBT001  click's call
     """Fit, publish and score: the main job."""
 
     def call(told: Reporter) -> Any:
         config = _load(path, settings)
-        return _pipeline().run_config(config, told)
+        return _pipeline().run_config(config, told, restart=restart)
 
     return Invocation("run", **output).perform(call)
 
@@ -118,12 +125,13 @@ def plan(path: str, settings: tuple[str, ...], shape: tuple[int, int] | None, **
 
 @commands.command()
 @_config_options
-def fit(path: str, settings: tuple[str, ...], **output: bool) -> int:
+@_restart_option
+def fit(path: str, settings: tuple[str, ...], restart: bool, **output: bool) -> int:  # noqa: FBT001  click's call
     """Fit and publish a basis."""
 
     def call(told: Reporter) -> Any:
         config = _load(path, settings)
-        return _pipeline().fit_config(config, told)
+        return _pipeline().fit_config(config, told, restart=restart)
 
     return Invocation("fit", **output).perform(call)
 
@@ -188,4 +196,13 @@ def _pipeline() -> ModuleType:
 def _load(path: str, settings: Sequence[str]) -> Config:
     from kpca_stream.config import load_config
 
-    return load_config(path, settings)
+    return load_config(path, settings, _function_problems)
+
+
+def _function_problems(config: Config) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Whether a kernel of one's own can be imported; others need no pipeline for this."""
+    if ":" in config.kernel.name:
+        try:
+            _pipeline().check_function(config)
+        except ConfigError as error:
+            yield ("kernel", "name"), str(error).removeprefix("kernel name: ")

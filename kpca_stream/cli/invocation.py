@@ -5,6 +5,7 @@ Standard output gets the result, as tables or as one JSON object; all else goes 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -105,7 +106,7 @@ def _failure(error: BaseException) -> Failure | None:
     if isinstance(error, KpcaStreamError):
         return Failure(kind=kind, message=str(error), exit_code=error.exit_code)
     if isinstance(error, OSError):
-        return Failure(kind=kind, message=_one_line(error), exit_code=1)
+        return Failure(kind=kind, message=_one_line(error) + _remedy(error), exit_code=1)
     if isinstance(error, MemoryError):
         message = f"out of memory ({_one_line(error)}): lower limits.memory, or use fewer workers"
         return Failure(kind=kind, message=message, exit_code=1)
@@ -132,6 +133,14 @@ def _warnings_of(result: Result | None) -> tuple[str, ...]:
     if isinstance(result, RunResult):
         return result.fit.warnings
     return getattr(result, "warnings", ())
+
+
+def _remedy(error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "; make room and run the same command again: it goes on where it stopped"
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return "; expected a place that may be written to: choose another path, or allow it"
+    return ""
 
 
 def _one_line(error: BaseException) -> str:

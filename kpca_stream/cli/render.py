@@ -53,10 +53,11 @@ def _fit(console: Console, fit: FitSummary) -> None:
 
 def _data(console: Console, fit: FitSummary) -> None:
     gamma = "" if fit.gamma is None else f", gamma {fit.gamma:.6g}"
+    distinct = "" if fit.n_distinct is None else f" ({fit.n_distinct:,} distinct)"
     dropped = f", {fit.n_dropped:,} more dropped" if fit.n_dropped else ""
     facts = [
         ("source", fit.source),
-        ("rows x columns", f"{fit.n_samples:,} x {fit.n_features:,}{dropped}"),
+        ("rows x columns", f"{fit.n_samples:,} x {fit.n_features:,}{distinct}{dropped}"),
         ("kernel", fit.kernel + gamma),
     ]
     if fit.fingerprint:

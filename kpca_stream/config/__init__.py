@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,11 @@ __all__ = [
 ]
 
 
-def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
+def load_config(
+    path: str | Path,
+    overrides: Sequence[str] = (),
+    further: Callable[[Config], Iterable[tuple[document.Key, str]]] = lambda _: (),
+) -> Config:
     """Read and check the configuration at `path`.
 
     Parameters
@@ -56,6 +60,8 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
         A YAML file.
     overrides : sequence of str
         Settings ``section.key=value`` on top of the file, the value in YAML's syntax.
+    further : callable, optional
+        Gives what else is wrong with it: keys, and what, got and expected.
 
     Raises
     ------
@@ -65,9 +71,13 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     raw = document.read(path)
     document.override(raw, overrides)
     try:
-        return Config.model_validate(raw.values)
+        config = Config.model_validate(raw.values)
     except ValidationError as error:
         raise ConfigError("\n".join(problems.describe(error, raw))) from None
+    lines = [problems.line(key, message, raw) for key, message in further(config)]
+    if lines:
+        raise ConfigError("\n".join(lines))
+    return config
 
 
 def json_schema() -> dict[str, Any]:

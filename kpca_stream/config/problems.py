@@ -32,11 +32,16 @@ def describe(error: ValidationError, document: Document) -> list[str]:
     return [line for detail in details for line in _lines(detail, document)]
 
 
+def line(path: Key, message: str, document: Document) -> str:
+    """What is wrong with the value of `path`, with its place."""
+    return f"{document.place(path)}: {_dotted(path)}: {message}"
+
+
 def _lines(detail: ErrorDetails, document: Document) -> Iterator[str]:
     path = tuple(detail["loc"])
-    if detail["type"] == "kernel":
+    if detail["type"] == "problems":
         for key, message in detail["ctx"]["problems"]:
-            yield f"{document.place((*path, key))}: {_dotted((*path, key))}: {message}"
+            yield line((*path, *key), message, document)
     elif detail["type"] == "extra_forbidden":
         yield f"{document.place_of_key(path)}: {_dotted(path)}: {_unknown_key(path)}"
     elif detail["type"] == "missing":

@@ -19,6 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from kpca_stream.config.paths import Key, PathProblem, path_problems
 from kpca_stream.parameters import canonical_kernel, kernel_problems
 
 _UNITS = {"": 1, "B": 1} | {
@@ -115,7 +116,14 @@ Components = Annotated[
     expected("a whole number >= 1, or a share of the variance between 0 and 1"),
 ]
 TileRows = Annotated[PositiveInt | Literal["auto"], expected("a whole number >= 1, or auto")]
+Merge = Annotated[bool | Literal["auto"], expected("auto, true or false")]
 Count = Annotated[PositiveInt | None, expected("a whole number >= 1, or null for the default")]
+
+
+def _refuse(problems: list[PathProblem]) -> None:
+    """Report `problems`, which are more than one value's, each at its key."""
+    if problems:
+        raise PydanticCustomError("problems", "{problems}", {"problems": problems})
 
 
 class Section(BaseModel):
@@ -141,6 +149,8 @@ class Data(Section):
     columns: Columns = None
     scale: Literal["none", "standard"] = "none"
     on_missing: Literal["error", "drop"] = "error"
+    merge_duplicates: Merge = "auto"
+    """Fit rows that occur more than once as one with a weight; auto: where they are at least half of all."""
 
 
 class Kernel(Section):
@@ -155,9 +165,8 @@ class Kernel(Section):
 
     @model_validator(mode="after")
     def _parameters_fit(self) -> Self:
-        problems = list(kernel_problems(self.name, self.gamma, self.degree, self.coef0))
-        if problems:
-            raise PydanticCustomError("kernel", "{problems}", {"problems": problems})
+        problems = kernel_problems(self.name, self.gamma, self.degree, self.coef0)
+        _refuse([((problem.key,), problem.message) for problem in problems])
         return self
 
 
@@ -244,3 +253,16 @@ class Config(Section):
     limits: Limits = Limits()
     models: Models = Models()
     score: Score | None = None
+
+    @model_validator(mode="after")
+    def _paths_are_apart(self) -> Self:
+        inputs: dict[Key, str] = {("data", "train", "path"): self.data.train.path}
+        outputs: dict[Key, str] = {
+            ("gram", "path"): self.gram.path,
+            ("models", "path"): f"{self.models.path}/{self.name}",
+        }
+        if self.score is not None:
+            inputs["score", "input", "path"] = self.score.input.path
+            outputs["score", "output"] = self.score.output
+        _refuse(list(path_problems(inputs, outputs, store=("gram", "path"))))
+        return self

@@ -26,6 +26,8 @@ RETAINED_BYTES = 32 * 2**20
 MAX_TASKS = 5000
 EXPECTED_PASSES = 8
 CHECKPOINT_COPIES = 2
+STORING_COST = 2.0
+"""How much faster than computing again reading must be to be worth the writing and the disk."""
 SAMPLE_ROWS = 2000
 
 # Nominal rates of one core in float32; float64 takes twice as long.
@@ -103,11 +105,8 @@ def grid_for(shape: Shape, tile_rows: int | None = None) -> TileGrid:
 
 
 def automatic_tile_rows(shape: Shape) -> int:
-    """2048, or the power of two below it at which a side of a tile keeps to its bytes."""
-    tile_rows = TILE_ROWS
-    while tile_rows > LEAST_TILE_ROWS and tile_rows * shape.row_bytes > TILE_BYTES:
-        tile_rows //= 2
-    return tile_rows
+    """2048, fewer where rows are wide; a given matrix is never read in whole rows."""
+    return TILE_ROWS if shape.kernel == "precomputed" else rows_at_once(shape.n_features, TILE_ROWS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,15 +126,24 @@ class Forecast:
 
 
 def forecast(
-    shape: Shape, grid: TileGrid, *, storage: str, method: str, max_columns: int, with_store: bool
+    shape: Shape,
+    grid: TileGrid,
+    *,
+    storage: str,
+    method: str,
+    max_columns: int,
+    with_store: bool,
+    memory_tasks: int = 0,
 ) -> Forecast:
-    """The forecast of a fit by `method` with tiles in `storage`."""
+    """The forecast of a fit by `method`, tiles in `storage`, those of the first `memory_tasks` in memory."""
     n_samples, itemsize = shape.n_samples, shape.itemsize
     passes = 1 if method == "dense" else EXPECTED_PASSES
-    triangle = grid.n_tiles * grid.tile_rows**2 * itemsize
+    triangle = tile_bytes(grid, shape)
     values = n_samples * (n_samples + 1) // 2
-    made = passes if storage == "recompute" else 1
-    read = triangle * (passes - 1) / READ_BYTES_PER_SECOND if storage == "zarr" else 0.0
+    held = values if storage == "memory" else values_of_tasks(grid, memory_tasks)
+    again = (values - held) * (passes - 1)
+    evaluations = values + (again if storage == "recompute" else 0)
+    read = again * itemsize / READ_BYTES_PER_SECOND if storage == "zarr" else 0.0
     vectors = n_samples * (shape.width + 1) * 8
     return Forecast(
         disk_rows=n_samples * shape.n_features * 8 if with_store else 0,
@@ -144,10 +152,11 @@ def forecast(
         memory_start=start_bytes(shape),
         memory_client=client_bytes(shape, method, max_columns),
         memory_task=task_bytes(shape, grid, storage),
-        memory_tiles=values * itemsize if storage == "memory" and method != "dense" else 0,
-        evaluations=values * made,
+        memory_tiles=held * itemsize if method != "dense" else 0,
+        evaluations=evaluations,
         passes=passes,
-        core_seconds=values * (made * shape.evaluation_seconds + passes * 2 * shape.multiplication_seconds)
+        core_seconds=evaluations * shape.evaluation_seconds
+        + values * passes * 2 * shape.multiplication_seconds
         + read,
     )
 
@@ -163,10 +172,23 @@ def client_bytes(shape: Shape, method: str, max_columns: int) -> int:
     sample = min(shape.n_samples, SAMPLE_ROWS) * shape.row_bytes
     sample += min(sample, RETAINED_BYTES)
     if method == "dense":
-        return sample + 4 * shape.n_samples**2 * 8
+        return sample + dense_bytes(shape.n_samples)
     columns = min(max_columns, EXPECTED_PASSES * shape.width)
     krylov = 2 * shape.n_samples * columns * shape.widest
     return sample + krylov + 6 * shape.n_samples * (shape.width + 1) * 8
+
+
+def dense_bytes(n_samples: int) -> int:
+    """Memory of a dense solve: the matrix, its centred form, its eigenvectors, and LAPACK's work."""
+    return 6 * n_samples**2 * 8
+
+
+def rows_at_once(n_features: int, most: int) -> int:
+    """Rows of a block that a task holds: `most`, or the power of two below it that keeps to a tile's bytes."""
+    rows = most
+    while rows > LEAST_TILE_ROWS and 8 * n_features * rows > TILE_BYTES:
+        rows //= 2
+    return rows
 
 
 def task_bytes(shape: Shape, grid: TileGrid, storage: str) -> int:
@@ -201,14 +223,42 @@ def krylov_columns(shape: Shape, memory_limit: int) -> int:
     return int(memory_limit / 3 / (2 * shape.n_samples * itemsize))
 
 
-def resolved_storage(storage: str, shape: Shape, memory_limit: int, *, with_store: bool) -> Any:
-    """Where tiles go: as asked, else memory if they take less than half of it, else they are recomputed.
+def resolved_storage(storage: str, shape: Shape, tile_budget: int, *, with_store: bool) -> Any:
+    """Where tiles go that `tile_budget` bytes of memory do not hold: as asked, else nowhere.
 
-    A function of one's own is slow enough to be worth its tiles on disk.
+    Tiles go to disk only where a core reads values much faster than it computes them: functions of one's
+    own, and laplacian and rbf in many dimensions.
     """
     if storage != "auto":
         return storage
-    if shape.n_samples * (shape.n_samples + 1) // 2 * shape.itemsize <= memory_limit / 2:
+    if shape.n_samples * (shape.n_samples + 1) // 2 * shape.itemsize <= tile_budget:
         return "memory"
-    known = shape.kernel in ("linear", "cosine", "poly", "rbf", "sigmoid", "laplacian", "precomputed")
-    return "zarr" if with_store and not known else "recompute"
+    if with_store and shape.itemsize / shape.evaluation_seconds < READ_BYTES_PER_SECOND / STORING_COST:
+        return "zarr"
+    return "recompute"
+
+
+def tile_budget(shape: Shape, grid: TileGrid, method: str, *, memory_limit: int, max_columns: int) -> int:
+    """Memory for tiles: half of the limit, as far as the caller and two tasks leave it."""
+    others = client_bytes(shape, method, max_columns) + 2 * task_bytes(shape, grid, "recompute")
+    return max(0, min(memory_limit // 2, memory_limit - others))
+
+
+def tasks_in_memory(grid: TileGrid, itemsize: int, budget: int) -> int:
+    """How many tasks, the first ones, have their tiles within `budget` bytes."""
+    free = budget // itemsize
+    for index, block in enumerate(grid.blocks()):
+        free -= grid.values(block)
+        if free < 0:
+            return index
+    return grid.n_tasks
+
+
+def tile_bytes(grid: TileGrid, shape: Shape) -> int:
+    """All tiles on disk, those at the edge padded to full size."""
+    return grid.n_tiles * grid.tile_rows**2 * shape.itemsize
+
+
+def values_of_tasks(grid: TileGrid, n_tasks: int) -> int:
+    """Values in the tiles of the first tasks."""
+    return sum(grid.values(block) for block in grid.blocks()[:n_tasks])

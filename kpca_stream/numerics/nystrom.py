@@ -58,7 +58,8 @@ class Statistics:
     def of(cls, K: Array, weights: Array) -> Self:
         """Of rows with similarities K (n_rows, m) and weights (n_rows,)."""
         weighted = weights[:, None].astype(K.dtype) * K
-        return cls(float(weights.sum()), weighted.sum(axis=0, dtype=np.float64), (weighted.T @ K).astype(np.float64))
+        s = weighted.sum(axis=0, dtype=np.float64)
+        return cls(float(weights.sum()), s, (weighted.T @ K).astype(np.float64))
 
     def __add__(self, other: Statistics) -> Statistics:
         """Of both sets of rows."""

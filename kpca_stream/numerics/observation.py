@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kpca_stream.numerics.duplicates import Merging
 from kpca_stream.numerics.moments import Moments, merge
 from kpca_stream.numerics.sample import Sample, position_hashes
 
@@ -37,12 +38,15 @@ class Look:
         No row whose hash is larger is wanted in the sample.
     has_digest : bool
         Whether to make a digest of the values.
+    merging : Merging, optional
+        How far rows are merged, if they are.
     """
 
     seed: int
     sample_rows: int
     hash_limit: int
     has_digest: bool
+    merging: Merging | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -208,9 +208,10 @@ def _find(name: str) -> Callable[..., Any]:
         found: Any = importlib.import_module(module_name)
         for part in path.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # importing runs the user's code, which may raise anything
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise ConfigError(
-            f"kernel name: {name!r} cannot be found ({error}); expected an importable module and a function "
+            f"kernel name: {name!r} cannot be found ({reason}); expected an importable module and a function "
             "in it"
         ) from error
     if not callable(found):

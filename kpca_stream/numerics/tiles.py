@@ -67,6 +67,14 @@ class TileGrid:
         first, second = (range(self.side),) * 2 if block is None else map(self._tiles_of, block)
         return [(i, j) for i in first for j in second if i <= j]
 
+    def values(self, block: Tile) -> int:
+        """Values in the tiles of a block."""
+        return sum(self._height(i) * self._height(j) for i, j in self.tiles(block))
+
+    def _height(self, tile: int) -> int:
+        start, stop = self.rows(tile)
+        return stop - start
+
     def _tiles_of(self, block: int) -> range:
         start = block * self.tiles_per_block
         return range(start, min(start + self.tiles_per_block, self.side))

@@ -24,7 +24,7 @@ class Inspection:
     Parameters
     ----------
     row_sums : ndarray of shape (n,)
-        Of the tiles that could be read.
+        K·w, of the tiles that could be read.
     diagonal : ndarray of shape (n,)
         Likewise.
     damaged : list of Tile
@@ -40,10 +40,12 @@ def inspect_tiles(
     tiles: zarr.Array[Any],
     grid: TileGrid,
     present: set[Tile],
+    weights: Array | None = None,
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> Inspection:
-    """Read every present tile once."""
+    """Read every present tile once; rows count as often as their weights, (n,), say."""
+    weights = np.ones(grid.n_samples) if weights is None else weights
     found = Inspection(np.zeros(grid.n_samples), np.zeros(grid.n_samples))
     order = sorted(present)
 
@@ -58,13 +60,20 @@ def inspect_tiles(
         else:
             found.row_sums[j] += result[1]
 
-    passes.run([passes.Call(sums_of_tile, (tiles, grid, tile)) for tile in order], fold, progress=progress)
+    def call(index: int) -> passes.Call:
+        w_i, w_j = (weights[slice(*grid.rows(t))] for t in order[index])
+        return passes.Call(sums_of_tile, (tiles, grid, order[index], w_i, w_j))
+
+    passes.run(passes.Lazy(len(order), call), fold, progress=progress)
     return found
 
 
-def sums_of_tile(tiles: zarr.Array[Any], grid: TileGrid, tile: Tile) -> tuple[Array, Array, Array] | None:
-    """Sums over columns and over rows, and the diagonal, in float64; None where the tile cannot be read."""
+def sums_of_tile(
+    tiles: zarr.Array[Any], grid: TileGrid, tile: Tile, w_i: Array, w_j: Array
+) -> tuple[Array, Array, Array] | None:
+    """T·w_j, Tᵀ·w_i and the diagonal of a tile, in float64; None where it cannot be read."""
     T = read_tile(tiles, grid, tile)
     if T is None:
         return None
-    return T.sum(axis=1, dtype=np.float64), T.sum(axis=0, dtype=np.float64), np.diagonal(T).astype(np.float64)
+    T = T.astype(np.float64, copy=False)
+    return T @ w_j, w_i @ T, np.diagonal(T).copy()

@@ -25,7 +25,7 @@ from kpca_stream.storage.sources.table import block_rows
 Array = NDArray[Any]
 
 BLOCK_ROWS = 4096
-JOINED_BLOCKS = 4
+JOINED_BLOCKS = 2
 
 
 def open_like(path: str, rows: str | None, basis: Basis, *, chosen: bool) -> Source:

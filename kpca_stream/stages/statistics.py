@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpca_stream import passes
+from kpca_stream.numerics.forecast import rows_at_once
 from kpca_stream.numerics.nystrom import Embedding, FeatureMap, Statistics
 from kpca_stream.storage.rows import Rows
 
@@ -23,7 +24,8 @@ def landmark_block(
 
     Two passes over the rows against m landmarks, n·m kernel values each.
     """
-    addresses = [(a, min(a + BLOCK_ROWS, rows.shape[0])) for a in range(0, rows.shape[0], BLOCK_ROWS)]
+    n_rows, step = rows.shape[0], rows_at_once(rows.shape[1], BLOCK_ROWS)
+    addresses = [(a, min(a + step, n_rows)) for a in range(0, n_rows, step)]
     found: list[Statistics] = []
     passes.run(
         [passes.Call(statistics_of, (rows.part(a, b), weights[a:b], features, dtype)) for a, b in addresses],

@@ -14,6 +14,7 @@ from kpca_stream.errors import DataError, KpcaStreamError
 
 FAULTS: tuple[type[Exception], ...] = (
     ArithmeticError,
+    AttributeError,  # of JSON that is no object
     EOFError,
     LookupError,
     MemoryError,  # a size that is none

@@ -16,7 +16,7 @@ from kpca_stream.storage.rows import ArrayRows, Rows
 Array = NDArray[Any]
 
 CHUNK_ROWS = 2048
-CHUNK_BYTES = 16 * 2**20
+CHUNK_BYTES = 8 * 2**20
 """Of the rows of a chunk in float64; wider rows get lower chunks."""
 LEAST_CHUNK_ROWS = 64
 

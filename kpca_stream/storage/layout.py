@@ -6,6 +6,7 @@ A Zarr v3 group on a local or shared file system::
     tiles        (n, n)   k'(x_i, x_j), one chunk a tile, only i ≤ j; fill value NaN
     row_means    (n,)     float64
     diagonal     (n,)     float64
+    weights      (n,)     float64, how often each row occurs; only where duplicates are merged
     checkpoints/          products of passes and sums under way
     vectors.npy           the block that the current pass multiplies
     lock
@@ -39,7 +40,7 @@ Array = NDArray[Any]
 
 FORMAT_VERSION = 1
 TILE_KEY = re.compile(r"(\d+)/(\d+)")
-CONTENTS = ("rows", "tiles", "row_means", "diagonal", "checkpoints", "vectors.npy", "zarr.json")
+CONTENTS = ("rows", "tiles", "row_means", "diagonal", "weights", "checkpoints", "vectors.npy", "zarr.json")
 """All that a run leaves in its store, but the lock; the description, which names the run, goes last."""
 PARTIAL = "*.partial"
 
@@ -137,8 +138,8 @@ class RunStore:
         else:
             self.group.attrs.update({"identity": identity, "digest": _digest(identity)})
 
-    def check_attributes(self) -> None:
-        """Check that the attributes are those that were written.
+    def check_attributes(self) -> str:
+        """Check that the attributes are those that were written; returns what they name.
 
         Raises
         ------
@@ -150,6 +151,7 @@ class RunStore:
             raise DataError(
                 f"{self.path}/zarr.json was changed (the digest of its attributes does not hold); {REMEDY}"
             )
+        return f"kernel {held.get('kernel')}, data {held.get('fingerprint')}"
 
     def refuse_other(self, identity: dict[str, Any], keys: Iterable[str]) -> None:
         """Check that a store in use has this identity, as far as `keys` go.
@@ -231,10 +233,19 @@ class RunStore:
             file.write(V.data)  # unlike `np.save`, it tells why it cannot write
         return NpyRows.whole(path)
 
-    def write_means(self, row_means: Array, diagonal: Array, *, grand_mean: float, trace: float) -> None:
-        """Keep the means and the diagonal of K, its grand mean, and the trace of the centred matrix."""
-        for name, values in (("row_means", row_means), ("diagonal", diagonal)):
-            write_array(self.group, name, values, dimensions=("row",))
+    def write_means(
+        self,
+        row_means: Array,
+        diagonal: Array,
+        weights: Array | None = None,
+        *,
+        grand_mean: float,
+        trace: float,
+    ) -> None:
+        """Keep the means and the diagonal of K, the weights, the grand mean, and the trace once centred."""
+        for name, values in (("row_means", row_means), ("diagonal", diagonal), ("weights", weights)):
+            if values is not None:
+                write_array(self.group, name, values, dimensions=("row",))
         self.group.attrs.update({"grand_mean": grand_mean, "trace": trace})
 
     def finish(self) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.storage.basis import Basis, save_basis
-from kpca_stream.storage.whole import remove_tree, sweep_leftovers, write_json
+from kpca_stream.storage.whole import naming, remove_tree, sweep_leftovers, write_json
 
 CHAMPION = "champion"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -82,7 +82,8 @@ class Registry:
         partial.mkdir(parents=True)
         sweep_leftovers(versions)
         try:
-            save_basis(basis, partial / "basis.zarr")
+            with naming(versions):
+                save_basis(basis, partial / "basis.zarr")
             while True:
                 version = max((int(p.name) for p in versions.iterdir() if p.name.isdigit()), default=0) + 1
                 write_json(partial / "manifest.json", {"version": version, **manifest(version)})

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpca_stream.fitplan import FitPlan, FitSettings, make_plan
-from kpca_stream.fitting import look_at
 from kpca_stream.numerics.kernels import Kernel
 from kpca_stream.numerics.resolve import KernelSpec, resolve_kernel
+from kpca_stream.preliminaries import look_at
 from kpca_stream.stages.centering import CentredGram
 from kpca_stream.stages.gram import Gram
 from kpca_stream.stages.sweep import Sweep

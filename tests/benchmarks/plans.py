@@ -8,7 +8,7 @@ the fit without the start of Python.
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,34 +23,34 @@ class Case:
 
     name: str
     thousands: int
-    n_features: int = 50
-    settings: dict[str, Any] = field(default_factory=dict)
+    n_features: int
+    settings: dict[str, Any]
 
 
-def _case(thousands: int, storage: str, precision: str, n_features: int = 50, **more: Any) -> Case:
-    name = f"{thousands}k × {n_features} {storage} {precision}"
-    name += "".join(f" {key.split('__')[1]}={value}" for key, value in more.items())
-    settings = {key.replace("__", "."): value for key, value in more.items()}
-    settings |= {"gram.storage": storage, "solver.precision": precision}
-    return Case(name, thousands, n_features, settings)
+def _case(name: str, storage: str, precision: str, **settings: Any) -> Case:
+    """Of a name that begins with thousands of rows and columns, as 20k×50."""
+    thousands, n_features = name.split(maxsplit=1)[0].split("k×")
+    more = {key.replace("__", "."): value for key, value in settings.items()}
+    chosen = {"gram.storage": storage, "solver.precision": precision, **more}
+    return Case(name, int(thousands), int(n_features), chosen)
 
 
 CASES = (
-    _case(4, "recompute", "float64", solver__method="dense"),
-    _case(10, "memory", "float32"),
-    _case(10, "recompute", "mixed", 784),
-    _case(20, "memory", "float32"),
-    _case(20, "memory", "float64"),
-    _case(20, "zarr", "float32"),
-    _case(20, "zarr", "mixed", cluster__n_workers=1),
-    _case(20, "recompute", "float64"),
-    _case(20, "recompute", "float32", cluster__n_workers=4),
-    _case(20, "recompute", "float32", 16, kernel__name="laplacian"),
-    _case(20, "recompute", "float32", solver__n_components=50),
-    _case(20, "zarr", "float32", cluster__kind="local"),
-    _case(40, "recompute", "mixed"),
-    _case(40, "zarr", "float32"),
-    _case(80, "recompute", "float32", 16),
+    _case("4k×50 dense f64", "recompute", "float64", solver__method="dense"),
+    _case("10k×50 memory f32", "memory", "float32"),
+    _case("10k×784 recompute mixed", "recompute", "mixed"),
+    _case("20k×50 memory f32", "memory", "float32"),
+    _case("20k×50 memory f64", "memory", "float64"),
+    _case("20k×50 zarr f32", "zarr", "float32"),
+    _case("20k×50 zarr mixed, 1 worker", "zarr", "mixed", cluster__n_workers=1),
+    _case("20k×50 recompute f64", "recompute", "float64"),
+    _case("20k×50 recompute, 4 workers", "recompute", "float32", cluster__n_workers=4),
+    _case("20k×16 laplacian f32", "recompute", "float32", kernel__name="laplacian"),
+    _case("20k×50 recompute, k = 50", "recompute", "float32", solver__n_components=50),
+    _case("20k×50 zarr, 2 processes", "zarr", "float32", cluster__kind="local", cluster__n_workers=2),
+    _case("40k×50 recompute mixed", "recompute", "mixed"),
+    _case("40k×50 zarr f32", "zarr", "float32"),
+    _case("80k×16 recompute f32", "recompute", "float32"),
 )
 QUICK = 4
 DEFAULTS = {"kernel.name": "rbf", "solver.method": "lanczos", "solver.tol": 1e-6, "limits.memory": "8GiB"}
@@ -79,13 +79,13 @@ def _row(case: Case, scale: float) -> dict[str, Any]:
     return {
         "case": case.name,
         "MB": forecast["memory_total"] / MB,
-        "took": taken["peak"] / MB,
+        "peak": taken["peak"] / MB,
         "memory": forecast["memory_total"] / taken["peak"],
         "s": forecast["seconds"],
-        "took s": seconds,
+        "took": seconds,
         "time": forecast["seconds"] / seconds,
         "disk MB": forecast["disk_total"] / MB,
-        "took MB": taken["disk"] / MB,
+        "used": taken["disk"] / MB,
         "disk": forecast["disk_total"] / taken["disk"],
     }
 

@@ -181,7 +181,7 @@ def test_rows_of_another_type_are_not_taken_for_these(store: zarr.Group) -> None
     found = []
     for dtype in (np.int16, np.int64, np.int16):
         source = open_source(X.astype(dtype))
-        found.append(sweep(source, seed=0, store=store, claimed=lambda fingerprint: None))
+        found.append(sweep(source, seed=0, store=store, claimed=lambda *_: None))
         assert found[-1].rows.dtype == source.dtype
     assert len({one.fingerprint for one in found}) == 1
 
@@ -192,7 +192,7 @@ def test_rows_of_before_are_not_written_again(
     """Rows that an earlier look wrote to the end are used as they lie there."""
     written = []
     for _ in range(2):
-        found = sweep(open_source(files["x.csv"]), seed=0, store=store, claimed=lambda fingerprint: None)
+        found = sweep(open_source(files["x.csv"]), seed=0, store=store, claimed=lambda *_: None)
         chunk = tmp_path / "store.zarr" / "rows" / "c" / "0" / "0"
         written.append((bits(found), chunk.stat().st_mtime_ns))
     assert written[0] == written[1]

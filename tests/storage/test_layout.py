@@ -257,7 +257,7 @@ def test_damaged_store_is_named(content: bytes, tmp_path: Path) -> None:
     """A store whose metadata cannot be read is named, with the remedy."""
     RunStore.open(tmp_path / "gram.zarr")
     (tmp_path / "gram.zarr" / "zarr.json").write_bytes(content)
-    with pytest.raises(DataError, match=r"gram.zarr/zarr.json is damaged .* remove the store"):
+    with pytest.raises(DataError, match=r"gram.zarr/zarr.json is damaged .* --restart"):
         RunStore.open(tmp_path / "gram.zarr")
 
 

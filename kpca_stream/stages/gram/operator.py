@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -85,6 +84,8 @@ class Gram:
             self._tiles = self.store.open_tiles(self.grid.n_samples, self.grid.tile_rows, self.dtype)
             self._present = self.store.present_tiles()
             self.counts.found = len(self._present)
+            if self._tiles.attrs.get("complete"):  # a lost one is then found missing when read, and told
+                self._present = set(self.grid.tiles())
 
     def multiply(self, V: Array) -> Array:
         """K'·V for V (n, w), in float64 sums of products in the working precision.
@@ -155,7 +156,7 @@ class Gram:
             self.counts.add(part.counts)
 
         passes.run(
-            _Lazy(self.grid.n_tasks, lambda index: self._product(index, V_rows)),
+            passes.Lazy(self.grid.n_tasks, lambda index: self._product(index, V_rows)),
             fold,
             commit=passes.Commit(
                 lambda n_folded: ledger.save(total, n_folded), first, self.checkpoint_seconds
@@ -193,32 +194,21 @@ class Gram:
         if self._tiles is None:
             return
         self._present = set(self.grid.tiles())
+        if not self._tiles.attrs.get("complete"):
+            self._tiles.attrs["complete"] = True
         damaged = sorted(set(self.counts.repaired) - self._told)
         if damaged:
             self._told.update(damaged)
+            first = ", ".join(map(str, damaged[:8])) + (", …" if len(damaged) > 8 else "")
             warnings.warn(
-                f"{self._tiles.store_path}: {len(damaged)} tiles were cut or changed and have been computed "
-                f"again: {', '.join(map(str, damaged[:8]))}{', …' if len(damaged) > 8 else ''}; check the disk",
+                f"{self._tiles.store_path}: {len(damaged)} tiles were cut, changed or lost and have been "
+                f"computed again: {first}; check the disk",
                 KpcaStreamWarning,
                 stacklevel=2,
             )
 
     def _progress(self, stage: str) -> Advance | None:
         return self.step(stage) if self.step is not None else None
-
-
-@dataclass(frozen=True)
-class _Lazy(Sequence[passes.Call]):
-    """Calls that are made when their window is due."""
-
-    n_calls: int
-    make: Any
-
-    def __len__(self) -> int:
-        return self.n_calls
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.make(index)
 
 
 @dataclass(frozen=True, eq=False)

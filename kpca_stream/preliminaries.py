@@ -1,0 +1,149 @@
+"""What comes before the first tile: the plan, the look at all rows, and what these refuse."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpca_stream.errors import ConfigError, DataError
+from kpca_stream.fitplan import DISTINCT_SHARE, FitPlan, FitSettings, gib, make_plan
+from kpca_stream.numerics.kernels import Kernel, Own
+from kpca_stream.stages.sweep import Sweep, sweep
+from kpca_stream.storage.layout import RunStore
+from kpca_stream.storage.source import Source
+from kpca_stream.telemetry import Reporter
+
+Array = NDArray[Any]
+
+
+def planned(source: Source, settings: FitSettings, n_samples: int, *, with_store: bool) -> FitPlan:
+    """The plan for `n_samples` rows of `source`; a ConfigError where the limits do not allow it."""
+    plan = make_plan(settings, n_samples, source.n_features, source.original_dtype, with_store=with_store)
+    if plan.refusals():
+        raise ConfigError(f"{source.name}, {n_samples} rows: {'; '.join(plan.refusals())}")
+    return plan
+
+
+def early_refusal(source: Source, settings: FitSettings, *, with_store: bool) -> ConfigError | None:
+    """Why a fit of all rows of `source` must not start, raised at once where no merging can rescue it."""
+    try:
+        planned(source, settings, source.n_samples, with_store=with_store)
+    except ConfigError as error:
+        if settings.merging is None:
+            raise
+        return error
+    return None
+
+
+def look_at(
+    source: Source,
+    settings: FitSettings,
+    store: RunStore | None,
+    reporter: Reporter,
+    *,
+    weights: Array | None = None,
+    refusal: ConfigError | None = None,
+) -> Sweep:
+    """The preparatory sweep; checks what a single look can tell.
+
+    A `refusal` is raised as soon as merging of duplicates is given up; until then nothing is written.
+    """
+    found = sweep(
+        source,
+        seed=settings.seed,
+        on_missing=settings.on_missing,
+        store=None if store is None else store.group,
+        claimed=_data_check(store, refusal),
+        weights=weights,
+        merging=settings.merging,
+        given_up=partial(_merging_given_up, source, settings, refusal),
+        progress=reporter.step("rows") if store is not None else None,
+    )
+    if found.n_seen < 2:
+        raise DataError(
+            f"{source.name}: got {found.n_seen} row, expected at least 2; a single row has no variance"
+        )
+    if settings.kernel.name == "precomputed" and found.n_samples != found.n_features:
+        raise DataError(
+            f"{source.name}: a precomputed kernel has shape ({found.n_samples}, {found.n_features}); "
+            "expected a square matrix of the kernel between all training rows"
+        )
+    return found
+
+
+def _merging_given_up(source: Source, settings: FitSettings, refusal: ConfigError | None) -> None:
+    """Raise, where rows have to be merged and cannot be."""
+    name = settings.wording
+    if settings.merge_duplicates is True:
+        limit, share = name("memory_limit"), gib(DISTINCT_SHARE * settings.memory_limit)
+        raise ConfigError(
+            f"{source.name}: the distinct rows take more than {share}, the share for them of {limit}, which "
+            f"is {gib(settings.memory_limit)}: raise it, or set {name('merge_duplicates', 'auto')}"
+        )
+    if refusal is not None:
+        raise refusal
+
+
+def check_weights(weights: Array | None, n_samples: int) -> None:
+    """Refuse weights that are not one positive number for each row, or that count less than one row."""
+    if weights is None:
+        return
+    if weights.shape != (n_samples,) or not np.isfinite(weights).all() or (weights <= 0).any():
+        raise ConfigError(
+            f"sample_weight: got shape {weights.shape} with values from {weights.min(initial=np.inf):.3g}, "
+            f"expected {n_samples} finite numbers ≥ 0, one for each row"
+        )
+    if weights.sum() < 1 + 1e-6:
+        raise ConfigError(
+            f"sample_weight: got a sum of {weights.sum():.3g}, expected more than 1, since a weight counts "
+            "copies of its row; multiply them by the number of rows if they were normalised"
+        )
+
+
+def _data_check(
+    store: RunStore | None, refusal: ConfigError | None
+) -> Callable[[str, int | None], None] | None:
+    """What refuses other data, before anything is written, where the store is in use or may not be used."""
+    if store is None or not (store.identity or refusal):
+        return None
+
+    def check(fingerprint: str, n_distinct: int | None) -> None:
+        found = {"fingerprint": fingerprint, "n_distinct": n_distinct}
+        store.refuse_other(found, found)
+
+    return check
+
+
+def identity(plan: FitPlan, kernel: Kernel, looked: Sweep) -> dict[str, Any]:
+    """What stored tiles and sums depend on."""
+    numbers = {
+        key: getattr(kernel, key)
+        for key in ("gamma", "degree", "coef0", "shift", "label")
+        if hasattr(kernel, key)
+    }
+    return {
+        "fingerprint": looked.fingerprint,
+        "n_samples": looked.n_seen,
+        "n_distinct": looked.n_distinct,
+        "n_dropped": looked.n_dropped,
+        "columns": list(looked.columns),
+        "scale": plan.settings.scale,
+        "kernel": kernel.name,
+        **numbers,
+        "precision": plan.precision,
+        "tile_rows": plan.grid.tile_rows,
+        "own_values": _own_values(kernel, looked.sample),
+    }
+
+
+def _own_values(kernel: Kernel, sample: Array) -> str | None:
+    """A digest of some values of a kernel of one's own, which may change while its name stays."""
+    if not isinstance(kernel, Own):
+        return None
+    rows = sample[:8]
+    return hashlib.blake2b(kernel.matrix(rows, rows).data, digest_size=16).hexdigest()
