@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import logging
 import threading
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
@@ -84,6 +85,7 @@ def _local(n_workers: int, threads_per_worker: int, memory_limit: int | None) ->
             memory_limit=memory_limit,
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,  # what goes wrong is raised here, and told once
         ) as cluster,
         Client(cluster) as client,
     ):

@@ -217,6 +217,9 @@ class _Fitting:
 
     def _centred(self, gram: Gram) -> CentredGram:
         epsilon = float(np.finfo(gram.dtype).eps)
+        if gram.dtype == np.float64:  # where float32 cancels, float64 steps in
+            moments = self.looked.moments
+            epsilon *= self.kernel.cancellation(np.stack([moments.minimum, moments.maximum]))
         return CentredGram(gram.multiply, self.diagonal, self.weights, epsilon=epsilon)
 
     def _asked(self) -> int | float:

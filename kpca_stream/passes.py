@@ -7,6 +7,8 @@ folded in index order the sums are the same to the bit on every scheduler and af
 
 from __future__ import annotations
 
+import functools
+import itertools
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -149,14 +151,20 @@ def persist(calls: Sequence[Call]) -> Sequence[Any]:
 
 
 def as_delayed(call: Call) -> Any:
-    """The Dask form of a call; arguments are not searched for nested graphs but at the top level."""
-    return delayed(call.function, pure=False, traverse=False)(*call.arguments)
+    """The Dask form of a call; only arguments that are Dask's own are looked into for graphs."""
+    plain = tuple(itertools.takewhile(lambda argument: not _is_lazy(argument), call.arguments))
+    function = functools.partial(call.function, *plain)
+    return delayed(function, pure=False, traverse=False)(*call.arguments[len(plain) :])
+
+
+def _is_lazy(argument: Any) -> bool:
+    return bool(dask.is_dask_collection(argument))  # type: ignore[attr-defined]
 
 
 def _is_trivial(calls: Sequence[Call]) -> bool:
     return (
         len(calls) == 1
-        and not any(dask.is_dask_collection(argument) for argument in calls[0].arguments)  # type: ignore[attr-defined]
+        and not any(map(_is_lazy, calls[0].arguments))
         and _active_client() is None
     )
 

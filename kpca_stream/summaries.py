@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 from dataclasses import fields
 from typing import Any
 
@@ -10,6 +9,7 @@ from kpca_stream.config import Config
 from kpca_stream.fitting import Fit, FitPlan
 from kpca_stream.results import FitSummary, Plan
 from kpca_stream.storage.registry import Registry
+from kpca_stream.telemetry import peak_memory
 
 
 def fit_summary(
@@ -50,7 +50,7 @@ def fit_summary(
         residual_norms=tuple(basis.facts["residual_norms"]),
         trace=basis.trace,
         seconds=seconds,
-        peak_memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        peak_memory=peak_memory(),
         store=config.gram.path,
         basis=str(registry.basis_path(version)),
         version=version,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import resource
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, TextIO
 
 from rich.console import Console
@@ -175,3 +177,16 @@ def duration(seconds: float) -> str:
         return f"{seconds / 60:.0f}m"
     hours = seconds / 3600
     return f"{hours:.1f}h" if hours < 9.95 else f"{hours:.0f}h"
+
+
+def peak_memory() -> int:
+    """Bytes of memory that this process held at its peak.
+
+    Linux's own figure where there is one: that of `resource` outlives an exec, and so may be the parent's.
+    """
+    try:
+        with Path("/proc/self/status").open(encoding="ascii") as file:
+            sizes = [line.split()[1] for line in file if line.startswith("VmHWM:")]
+    except OSError:
+        sizes = []
+    return 1024 * (int(sizes[0]) if sizes else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)

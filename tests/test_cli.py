@@ -601,6 +601,87 @@ def test_a_function_of_the_current_folder_is_a_kernel(
     assert fitted["explained_variance_ratio"][0] == pytest.approx(3 / 4, rel=1e-12)
 
 
+KERNELS = """
+import numpy as np
+
+def raises(X, Y):
+    return np.linalg.cholesky(X @ X.T - np.eye(len(X)) * 1e9)
+
+def shape(X, Y):
+    return X @ X.T if len(X) != len(Y) else (X @ Y.T)[:, :-1]
+
+def nan(X, Y):
+    return np.full((len(X), len(Y)), np.nan)
+
+def words(X, Y):
+    return np.full((len(X), len(Y)), "a")
+
+def complex(X, Y):
+    return 1j * (X @ Y.T)
+
+def rows(X, Y):
+    return [[1.0] * len(Y), *[[2.0]] * (len(X) - 1)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("raises", ("kernel bad_kernels:raises raised LinAlgError", "expected")),
+        ("shape", ("kernel bad_kernels:shape returned shape", "expected")),
+        ("nan", ("kernel bad_kernels:nan returned NaN or infinity", "expected")),
+        ("words", ("kernel bad_kernels:words", "type", "expected")),
+        ("complex", ("kernel bad_kernels:complex", "of type complex128", "expected")),
+        ("rows", ("kernel bad_kernels:rows", "expected")),
+    ],
+)
+def test_a_kernel_that_fails_is_one_line(
+    name: str, parts: tuple[str, ...], config: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A function that raises or returns no matrix of numbers is named in one line, with what was expected."""
+    import numpy as np
+
+    Path("bad_kernels.py").write_text(KERNELS)
+    np.save("x.npy", np.random.default_rng(0).standard_normal((50, 3)))
+    path = config(f"{MINIMAL}kernel: {{name: 'bad_kernels:{name}'}}\n")
+    assert main(["fit", path, "--quiet"]) == 65
+    (line,) = capsys.readouterr().err.splitlines()
+    assert [part for part in parts if part not in line] == []
+    assert not list(Path("models").rglob("manifest.json"))
+
+
+@pytest.mark.parametrize("command", ["config check", "plan", "fit", "run"])
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        ("{name: rbff}", "c.yaml:4:16: kernel.name: unknown kernel, got 'rbff', did you mean 'rbf'?"),
+        ("{name: rbf, gamma: 0}", "c.yaml:4:28: kernel.gamma: not a scale of the rbf kernel, got 0"),
+        ("{name: poly, degree: 2.5}", "c.yaml:4:30: kernel.degree: makes poly indefinite, got 2.5"),
+        ("{name: 'no.module:f'}", "c.yaml:4:16: kernel.name: 'no.module:f' cannot be found (ModuleNotFound"),
+        ("{name: 'broken:f'}", "c.yaml:4:16: kernel.name: 'broken:f' cannot be found (SyntaxError"),
+        ("{name: 'os:nope'}", "c.yaml:4:16: kernel.name: 'os:nope' cannot be found (AttributeError"),
+        ("{name: 'os:name'}", "c.yaml:4:16: kernel.name: 'os:name' is a str"),
+    ],
+)
+def test_a_wrong_kernel_is_told_at_its_place(
+    command: str,
+    kernel: str,
+    message: str,
+    config: Callable[[str], str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A kernel that does not exist, or must not be, is told at its place before anything is read."""
+    Path("broken.py").write_text("def f(X, Y:\n")
+    path = config(f"{MINIMAL}kernel: {kernel}\n")
+    assert main([*command.split(), path]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    (line,) = err.splitlines()
+    assert line.startswith(f"error: {message}")
+    assert "expected" in line
+    assert not Path("work").exists()
+
+
 def test_a_locked_store_exits_75(quickstart: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A second fit in one store is told to try again."""
     from kpca_stream.storage.lock import locked

@@ -323,3 +323,49 @@ def test_the_schema_accepts_what_the_checks_accept() -> None:
     jsonschema.validate(values, schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(values | {"sover": {}}, schema)
+
+
+@pytest.mark.parametrize(
+    ("settings", "key", "message"),
+    [
+        (["gram.path=x.npy"], "gram.path", "at or inside data.train.path, which is x.npy, got 'x.npy'"),
+        (["gram.path=./y/../x.npy"], "gram.path", "at or inside data.train.path"),
+        (["data.train.path=rows", "gram.path=rows/work/g"], "gram.path", "at or inside data.train.path"),
+        (["data.train.path=rows", "models.path=rows/m"], "models.path", "at or inside data.train.path"),
+        (["data.train.path=models/digits"], "models.path", "at or inside data.train.path"),
+        (["data.train.path=rows.h5::x", "gram.path=rows.h5"], "gram.path", "at or inside data.train.path"),
+        (["data.train.path=work/gram.zarr/rows"], "data.train.path", "at or inside gram.path"),
+        (["score={input: {path: n.npy}, output: n.npy}"], "score.output", "at or inside score.input.path"),
+        (["score={input: {path: new}, output: new/s}"], "score.output", "at or inside score.input.path"),
+        (["score={input: {path: n}, output: work/gram.zarr}"], "score.output", "at or inside gram.path"),
+        (["models.path=work/gram.zarr"], "models.path", "at or inside gram.path"),
+    ],
+)
+def test_what_is_read_and_what_is_written_lie_apart(
+    settings: list[str], key: str, message: str, mistakes: Mistakes
+) -> None:
+    """A place that would be overwritten, or read as rows, is told with the place that it clashes with."""
+    (line,) = mistakes(MINIMAL, *settings)
+    assert f": {key}: {message}" in line
+    assert "expected a place of its own" in line
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["gram.path=rows/gram.zarr", "data.train.path=rows/x.npy"],
+        ["data.train.path=sklearn:digits", "gram.path=sklearn:digits"],
+        ["data.train.path=rows", "gram.path=rows2"],
+        ["score={input: {path: x.npy}, output: .}"],
+    ],
+)
+def test_places_side_by_side_are_right(settings: list[str], load: Load) -> None:
+    """Files of one folder, and names that begin alike, do not clash."""
+    assert load(MINIMAL, *settings).name == "digits"
+
+
+@pytest.mark.parametrize("value", ["0", "-1", ".inf", "soon"])
+def test_checkpoints_need_some_time_between_them(value: str, mistakes: Mistakes) -> None:
+    """The time between checkpoints is a number above zero."""
+    (line,) = mistakes(MINIMAL, f"gram.checkpoint_seconds={value}")
+    assert "gram.checkpoint_seconds: wrong value" in line

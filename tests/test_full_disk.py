@@ -65,7 +65,7 @@ def enlarged(place: str) -> str:
 def is_full(lines: list[str], place: str) -> bool:
     """Whether one line says that this place has no room, and what to do."""
     (line,) = lines
-    parts = (f"error: {place}", "No space left on device; make room and run the same command again")
+    parts = ("error: ", place, "No space left on device; make room and run the same command again")
     return all(part in line for part in parts)
 
 

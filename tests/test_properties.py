@@ -42,9 +42,7 @@ def noise(problem: Problem, K: Array, weights: Array) -> float:
     """What rounding in the working precision, and the tolerance of a mixed fit, may change of K̃."""
     largest = float((weights * np.abs(np.diagonal(K))).max())
     rounding = 16 * problem.epsilon * problem.condition * len(K) * largest
-    # Equal values are left with the rounding of their mean when it is subtracted.
-    rounding += len(K) * (1e-15 * float(np.abs(problem.traits.rows()).max())) ** 2
-    return rounding + (1e-10 * len(K) * largest if problem.precision == "mixed" else 0.0)
+    return rounding + (1e-9 * len(K) * largest if problem.precision == "mixed" else 0.0)
 
 
 def of(problem: Problem) -> tuple[Fit, Array, Array, Solution]:

@@ -69,6 +69,30 @@ class Eigenpairs:
 
 Wanted = Callable[[Array], int | None]
 
+
+@dataclass(frozen=True)
+class Criteria:
+    """When a solve stops, beside the residuals that it must reach.
+
+    Parameters
+    ----------
+    value_error : float
+        Also go on until no eigenvalue is off by more than this, relative to the largest, judged by
+        min(r, r²/gap) of its residual r (Kato 1949; Temple 1928). Residuals within the tolerance count as
+        converged all the same.
+    min_passes : int
+        Passes at least, where the start may lack an eigenvector that random directions in it would show.
+    stop_stagnant : bool
+        Also stop where three passes have not halved the largest residual.
+    """
+
+    value_error: float = np.inf
+    min_passes: int = 1
+    stop_stagnant: bool = False
+
+
+RESIDUALS_ALONE = Criteria()
+
 FRESH_FLOOR = 1e-6
 """What is left of random directions of size 1 below it is the rounding of a space that is exhausted."""
 
@@ -82,8 +106,7 @@ def block_lanczos(
     max_passes: int,
     max_columns: int,
     dtype: DTypeLike = np.float64,
-    stop_stagnant: bool = False,
-    min_passes: int = 1,
+    criteria: Criteria = RESIDUALS_ALONE,
 ) -> Eigenpairs:
     """Leading eigenpairs by block Lanczos.
 
@@ -107,10 +130,8 @@ def block_lanczos(
         Basis vectors held before a thick restart; at least w more than the pairs wanted.
     dtype : dtype
         In which basis and products are held; their algebra is in float64 always.
-    stop_stagnant : bool
-        Also stop where three passes have not halved the largest residual.
-    min_passes : int
-        Passes at least, where the start may lack an eigenvector that random directions in it would show.
+    criteria : Criteria
+        What else decides when to stop.
 
     References
     ----------
@@ -130,9 +151,10 @@ def block_lanczos(
         limit = max(tol * ritz.scale, floor)
         history.append(float(residuals.max(initial=0.0)))
         met = count is not None and len(residuals) >= count and history[-1] <= limit
-        if met and n_passes >= min_passes:
+        exact = _value_error(ritz, residuals, start.shape[1]) <= max(criteria.value_error * ritz.scale, floor)
+        if met and exact and n_passes >= criteria.min_passes:
             break
-        if stop_stagnant and _stagnant(history):
+        if criteria.stop_stagnant and _stagnant(history):
             break
         block = krylov.next_block(product, floor)
         if block.shape[1] == 0 and count is None and np.linalg.norm(product) > floor:
@@ -240,6 +262,13 @@ def _bordered(M: Array, columns: Array) -> Array:
 
 def _at_most(count: int | None, width: int, ritz: _Ritz) -> int:
     return min(count if count is not None else width, len(ritz.theta))
+
+
+def _value_error(ritz: _Ritz, residuals: Array, width: int) -> float:
+    """The largest min(r, r²/gap), the gap that to what lies beyond the block of vectors that are refined."""
+    beyond = ritz.theta[min(max(width, len(residuals)), len(ritz.theta) - 1)]
+    gap = np.maximum(ritz.theta[: len(residuals)] - beyond, residuals)
+    return float((residuals * (residuals / np.maximum(gap, np.finfo(np.float64).tiny))).max(initial=0.0))
 
 
 def _stagnant(history: list[float]) -> bool:

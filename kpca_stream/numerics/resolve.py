@@ -138,7 +138,9 @@ def _preparation(spec: KernelSpec, moments: Moments, *, scale: bool) -> Preparat
         deviation = np.where(moments.constant, np.inf, np.sqrt(moments.variance))
         return Preparation(moments.mean, 1.0 / deviation)
     moves = name in ("linear", "rbf", "laplacian") and spec.function is None
-    return Preparation(moments.mean) if moves else Preparation()
+    # Rows that are the same must be left with zeros, not with the rounding of their mean.
+    centre = np.where(moments.constant, moments.minimum, moments.mean)
+    return Preparation(centre) if moves else Preparation()
 
 
 def _gamma(spec: KernelSpec, moments: Moments, preparation: Preparation, points: Array) -> float:

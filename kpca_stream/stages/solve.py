@@ -9,15 +9,24 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kpca_stream.numerics.eigensolve import Eigenpairs, Operator, Wanted, block_lanczos, block_width
+from kpca_stream.numerics.eigensolve import (
+    Criteria,
+    Eigenpairs,
+    Operator,
+    Wanted,
+    block_lanczos,
+    block_width,
+)
 
 Array = NDArray[Any]
 
 SINGLE_TOLERANCE = 1e-6
 """To which float32 products are iterated before one float64 product refines."""
+MIXED_ERROR = 1e-10
+"""To which the float64 step of a mixed solve makes eigenvalues exact, relative to the first."""
 SHARE_COMPONENTS = 16
 """For how many components the first block is made where a share is asked for."""
-GUARD_COLUMNS = 4
+GUARD_COLUMNS = 3
 """Random columns beside a given start, which may lack an eigenvector altogether."""
 GUARDED_PASSES = 2
 """Passes after which these have shown what the start lacks."""
@@ -107,29 +116,22 @@ def solve(
         Vectors near the leading eigenvectors, instead of random ones.
     """
     wanted = wanted_components(settings.n_components, settings.max_components, trace)
-    min_passes = 1 if start is None else GUARDED_PASSES
+    first = Criteria(
+        min_passes=1 if start is None else GUARDED_PASSES,
+        stop_stagnant=coarse is not None and fine is not None,
+    )
     start = _first_block(settings, n_samples, start)
     found: Eigenpairs | None = None
     if coarse is not None:
         tol = settings.tol if fine is None else max(settings.tol, SINGLE_TOLERANCE)
-        found = _lanczos(
-            coarse,
-            coarse.centred(start),
-            wanted,
-            settings,
-            tol,
-            np.float32,
-            stop_stagnant=fine is not None,
-            min_passes=min_passes,
-        )
+        found = _lanczos(coarse, coarse.centred(start), wanted, settings, tol, np.float32, first)
     if fine is None:
         return _required(found)
     if found is None:
-        return _lanczos(
-            fine, fine.centred(start), wanted, settings, settings.tol, np.float64, min_passes=min_passes
-        )
-    block = fine.centred(found.ritz_block)
-    refined = _lanczos(fine, block, wanted, settings, settings.tol, np.float64, spent=found)
+        return _lanczos(fine, fine.centred(start), wanted, settings, settings.tol, np.float64, first)
+    left = replace(settings, max_passes=max(1, settings.max_passes - found.n_passes))
+    block, last = fine.centred(found.ritz_block), Criteria(value_error=MIXED_ERROR)
+    refined = _lanczos(fine, block, wanted, left, settings.tol, np.float64, last)
     # The few float64 passes start from leading vectors only: the low end was seen in float32.
     smallest = min(found.smallest, refined.smallest)
     return replace(refined, n_passes=found.n_passes + refined.n_passes, smallest=smallest)
@@ -142,21 +144,17 @@ def _lanczos(
     settings: LanczosSettings,
     tol: float,
     dtype: Any,
-    *,
-    stop_stagnant: bool = False,
-    spent: Eigenpairs | None = None,
-    min_passes: int = 1,
+    criteria: Criteria,
 ) -> Eigenpairs:
     return block_lanczos(
         operator,
         start,
         wanted=wanted,
         tol=tol,
-        max_passes=max(1, settings.max_passes - (spent.n_passes if spent else 0)),
+        max_passes=settings.max_passes,
         max_columns=max(settings.max_columns, 3 * start.shape[1]),
         dtype=dtype,
-        stop_stagnant=stop_stagnant,
-        min_passes=min_passes,
+        criteria=criteria,
     )
 
 

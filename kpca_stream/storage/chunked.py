@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import uuid
+from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import numpy as np
 import zarr
 from numpy.typing import DTypeLike, NDArray
 from zarr.codecs import BytesCodec, Crc32cCodec
+from zarr.storage import LocalStore
 
 from kpca_stream.errors import DataError
 from kpca_stream.numerics.tiles import Tile, TileGrid
@@ -15,6 +19,7 @@ from kpca_stream.numerics.tiles import Tile, TileGrid
 Array = NDArray[Any]
 
 CODECS = (BytesCodec(endian="little"), Crc32cCodec())
+CHECKSUM_BYTES = 4
 REMEDY = "restore it from a copy, or fit with --restart"
 
 
@@ -73,9 +78,77 @@ def check_description(array: zarr.Array[Any]) -> None:
 
 def read_tile(tiles: zarr.Array[Any], grid: TileGrid, tile: Tile) -> Array | None:
     """A stored tile, or None where it is missing or its checksum does not hold."""
-    (a, b), (c, d) = (grid.rows(t) for t in tile)
+    height, width = (stop - start for start, stop in map(grid.rows, tile))
+    file = _chunk_file(tiles, tile)
+    T = _read_through(tiles, grid, tile) if file is None else _read_chunk(file, tiles)
+    if T is None or np.isnan(T[0, 0]):  # a missing tile reads as NaN, a kernel value never is
+        return None
+    return np.ascontiguousarray(T[:height, :width])
+
+
+def write_tile(tiles: zarr.Array[Any], grid: TileGrid, tile: Tile, T: Array) -> None:
+    """Store a tile, whole or not at all."""
+    file = _chunk_file(tiles, tile)
+    if file is None:
+        (a, b), (c, d) = map(grid.rows, tile)
+        tiles[a:b, c:d] = T
+    else:
+        _write_chunk(file, _padded(T, tiles))
+
+
+def _chunk_file(tiles: zarr.Array[Any], tile: Tile) -> Path | None:
+    """The file of a chunk, in Zarr's default layout; None in a store that has no files.
+
+    In a file a chunk of `create_array` is its values and their checksum. Going there directly, workers read
+    and write side by side, where Zarr's one event loop takes a tile after the other.
+    """
+    store = tiles.store_path.store
+    if not isinstance(store, LocalStore):
+        return None
+    return Path(store.root) / tiles.store_path.path / "c" / str(tile[0]) / str(tile[1])
+
+
+def _read_through(tiles: zarr.Array[Any], grid: TileGrid, tile: Tile) -> Array | None:
+    (a, b), (c, d) = map(grid.rows, tile)
     try:
-        T = np.asarray(tiles[a:b, c:d])
+        return np.asarray(tiles[a:b, c:d])
     except (ValueError, RuntimeError):  # what Zarr's codecs raise for a cut or changed chunk
         return None
-    return None if np.isnan(T[0, 0]) else T  # a missing tile reads as NaN, a kernel value never is
+
+
+def _read_chunk(file: Path, tiles: zarr.Array[Any]) -> Array | None:
+    try:
+        content = np.fromfile(file, dtype=np.uint8)
+    except FileNotFoundError:
+        return None
+    dtype = np.dtype(tiles.dtype).newbyteorder("<")
+    n_bytes = tiles.chunks[0] * tiles.chunks[1] * dtype.itemsize
+    if len(content) != n_bytes + CHECKSUM_BYTES:
+        return None
+    values, checksum = content[:n_bytes], content[n_bytes:].tobytes()
+    if google_crc32c.value(values) != int.from_bytes(checksum, "little"):
+        return None
+    return values.view(dtype).reshape(tiles.chunks)
+
+
+def _write_chunk(file: Path, T: Array) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_name(f"{file.name}.{uuid.uuid4().hex}.partial")
+    try:
+        with partial.open("wb") as target:
+            target.write(T.data)
+            target.write(google_crc32c.value(T).to_bytes(CHECKSUM_BYTES, "little"))
+        partial.replace(file)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def _padded(T: Array, tiles: zarr.Array[Any]) -> Array:
+    """A tile as its chunk: little-endian, at the edge filled up with what counts as missing."""
+    dtype = np.dtype(tiles.dtype).newbyteorder("<")
+    if T.shape == tiles.chunks:
+        return np.ascontiguousarray(T, dtype=dtype)
+    chunk = np.full(tiles.chunks, np.nan, dtype=dtype)
+    chunk[: T.shape[0], : T.shape[1]] = T
+    return chunk

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import uuid
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from kpca_stream.errors import DataError
 from kpca_stream.storage.damage import first_line
+from kpca_stream.storage.whole import written_whole
 
 Array = NDArray[Any]
 
@@ -67,15 +67,16 @@ class PartWriter:
 
     def __init__(self, path: Path, n_components: int, metadata: dict[str, str]) -> None:
         self.path = path
-        self.partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
         scores = [pa.field(f"kpca_{j}", pa.float64()) for j in range(n_components)]
         others = [pa.field("reconstruction_error", pa.float64()), pa.field("hotelling_t2", pa.float64())]
         fields = [pa.field("row", pa.int64()), *scores, *others, pa.field("novelty", pa.bool_())]
         self.schema = pa.schema(fields, metadata=metadata)
 
     def __enter__(self) -> Self:
-        self.file = self.partial.open("wb")
-        self.writer = pq.ParquetWriter(self.file, self.schema)
+        with ExitStack() as stack:
+            file = stack.enter_context(written_whole(self.path))
+            self.writer = stack.enter_context(pq.ParquetWriter(file, self.schema))
+            self.stack = stack.pop_all()
         return self
 
     def write(
@@ -95,12 +96,4 @@ class PartWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self.writer.close()
-            if kind is None:
-                self.file.flush()
-                os.fsync(self.file.fileno())
-                self.partial.replace(self.path)
-        finally:
-            self.file.close()
-            self.partial.unlink(missing_ok=True)
+        self.stack.__exit__(kind, error, trace)

@@ -23,6 +23,7 @@ NAMES = (
     "starts",
     "plans",
     "truths",
+    "duplicates",
     "china",
 )
 

@@ -89,11 +89,12 @@ def _look(seen: Watched, folder: Path) -> None:
 def size_of(folder: Path) -> int:
     """Bytes in the files of a folder, which may change meanwhile."""
     total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except OSError:
-            continue
+    for parent, _, names in os.walk(folder):  # unlike `rglob`, it passes over folders that are gone
+        for name in names:
+            try:
+                total += Path(parent, name).stat().st_size
+            except OSError:
+                continue
     return total
 
 

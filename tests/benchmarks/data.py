@@ -43,11 +43,11 @@ def indian_pines() -> Array:
     return np.ascontiguousarray(cube.reshape(-1, cube.shape[-1]))
 
 
-def altitude() -> Array:
-    """Every 200th cell of the world's altitude grid, (46656, 1), uint8."""
+def altitude(step: int = 200) -> Array:
+    """Every `step`-th of the 9,331,200 cells of the world's altitude grid, (46656, 1), uint8."""
     with import_module("h5py").File(folder_of("pvlib") / "data" / "Altitude.h5") as file:
         grid = next(iter(file.values()))[...]
-    return np.ascontiguousarray(grid.reshape(-1, 1)[::200])
+    return np.ascontiguousarray(grid.reshape(-1, 1)[::step])
 
 
 def letter() -> Array:

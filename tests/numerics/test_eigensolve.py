@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from kpca_stream.cluster import single_threaded_blas
-from kpca_stream.numerics.eigensolve import Eigenpairs, _Krylov, block_lanczos, block_width, dense
+from kpca_stream.numerics.eigensolve import (
+    Criteria,
+    Eigenpairs,
+    _Krylov,
+    block_lanczos,
+    block_width,
+    dense,
+)
 
 Array = NDArray[Any]
 
@@ -334,7 +341,7 @@ def test_stagnation_ends_a_coarse_solve() -> None:
             return super().__call__(V) + 1e-4 * noise
 
     options: dict[str, Any] = {"tol": 1e-9, "max_passes": 40, "max_columns": 24}
-    stopped = lanczos(Noisy(spectra()["slow decay"]), 4, stop_stagnant=True, **options)
+    stopped = lanczos(Noisy(spectra()["slow decay"]), 4, criteria=Criteria(stop_stagnant=True), **options)
     assert stopped.n_passes < 30
     assert not stopped.enough
     np.testing.assert_allclose(stopped.eigenvalues, 1 / (1 + np.arange(4)), atol=1e-2)
@@ -376,3 +383,23 @@ def test_dense_gives_no_more_than_there_is() -> None:
 def test_block_width(n_components: int, n_samples: int, expected: int) -> None:
     """Twice the components, at least 8, at most 32 more than them and no more than the rows."""
     assert block_width(n_components, n_samples) == expected
+
+
+def test_value_error_asks_for_more_than_residuals() -> None:
+    """Eigenvalues are exact to what is asked of them, where residuals alone would stop before."""
+    operator = Prescribed(0.8 ** np.arange(60.0))
+    loose = lanczos(operator, 4, tol=1e-2, width=6)
+    exact = lanczos(operator, 4, tol=1e-2, width=6, criteria=Criteria(value_error=1e-10))
+    assert exact.n_passes > loose.n_passes
+    assert np.abs(loose.eigenvalues - operator.largest(4)).max() > 1e-10
+    np.testing.assert_allclose(exact.eigenvalues, operator.largest(4), atol=1e-10)
+
+
+def test_random_directions_find_what_a_start_lacks() -> None:
+    """A start without one of the leading eigenvectors ends with it, if it holds a random column."""
+    operator = Prescribed(np.r_[9.0, 8, 7, 6, np.linspace(1, 0.5, 36)])
+    vectors = np.linalg.eigh(operator.exact)[1][:, ::-1]
+    random = np.random.default_rng(0).standard_normal((40, 1))
+    start = np.column_stack([vectors[:, [0, 2, 3]], random])
+    found = lanczos(operator, 4, start=start, criteria=Criteria(min_passes=2))
+    np.testing.assert_allclose(found.eigenvalues, [9, 8, 7, 6], rtol=1e-9)

@@ -19,7 +19,7 @@ from kpca_stream.numerics.forecast import OPERAND_BYTES
 from kpca_stream.numerics.kernels import Kernel, Operand, as_operand
 from kpca_stream.numerics.multiply import Strip, computed_strips, kept, multiply_tile, stored_strips
 from kpca_stream.numerics.tiles import Tile, TileGrid
-from kpca_stream.storage.chunked import read_tile
+from kpca_stream.storage.chunked import read_tile, write_tile
 from kpca_stream.storage.rows import Rows
 
 Array = NDArray[Any]
@@ -89,7 +89,7 @@ class BlockTask:
         (a, b), (c, d) = (self.grid.rows(t) for t in tile)
         T = np.empty((b - a, d - c), dtype=self.dtype)
         yield from kept(self._computed(tile, sides, counts), T)
-        tiles[a:b, c:d] = T
+        write_tile(tiles, self.grid, tile, T)
 
 
 class Operands:

@@ -194,7 +194,7 @@ def _kept_rows(
     progress: Progress | None,
 ) -> Rows:
     """Where the kept rows were written, by this look, an earlier one, or one more."""
-    if sink.array is None and not sink.is_memory:
+    if not total.is_written:
         shape = total.seen.n_kept, source.n_features
         rows = _rows_of_before(store, fingerprint, shape, source.dtype)
         if rows is not None:

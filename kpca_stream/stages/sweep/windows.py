@@ -117,6 +117,7 @@ class Total:
     ) -> None:
         self.seen = NOTHING
         self.n_kept: list[int] = []
+        self.is_written = sink.is_memory or sink.array is not None
         self._look = look
         self._merger = None if look.merging is None else Merger(look.merging)
         self._given_up = given_up
@@ -185,12 +186,16 @@ def look_at_all(
 
     def call(index: int) -> passes.Call:
         a, b = bounds[index]
-        of_rows = None if weights is None or total.look.merging is None else weights[a:b]
-        return passes.Call(look_at, (source.part(a, b), a, total.look, sink, of_rows))
+        is_merging = total.look.merging is not None
+        if is_merging and index and sink.array is not None:
+            total.is_written = False  # what is merged later would have been written for nothing
+        of_rows = weights[a:b] if is_merging and weights is not None else None
+        used = sink if total.is_written else Sink()
+        return passes.Call(look_at, (source.part(a, b), a, total.look, used, of_rows))
 
     first = 0
     if look.merging is not None:
-        # Alone: where few rows are duplicates it tells, and then no other task need hold any.
+        # Alone: where few rows are duplicates it tells, and no other task need hold any.
         passes.run([call(0)], total.fold)
         first = 1
         if progress:
