@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kpca_stream.errors import ConfigError
 from kpca_stream.numerics.sample import position_hashes
 
 Array = NDArray[Any]
@@ -32,10 +33,13 @@ class Merging:
         Memory that the distinct rows may take.
     gives_up : bool
         Whether merging ends as soon as more than half of the rows seen are distinct.
+    refusal : ConfigError, optional
+        Raised where merging ends, because the rows cannot be used as they are.
     """
 
     most_bytes: int
     gives_up: bool
+    refusal: ConfigError | None = None
 
     def most_rows(self, n_seen: float) -> float:
         """Distinct rows that `n_seen` rows may hold."""

@@ -163,6 +163,7 @@ def block_lanczos(
             block = krylov.next_block(fresh, FRESH_FLOOR)
         if block.shape[1] == 0:
             count = None if count is None else len(residuals)  # the space is exhausted: there are no more
+            limit = max(limit, floor * float(np.sqrt(product.shape[1])))  # each column left up to a rounding
             break
         krylov.restart_if_full(
             ritz, max_columns, incoming=block.shape[1], keep=len(residuals) + start.shape[1]

@@ -184,7 +184,7 @@ def dense_bytes(n_samples: int) -> int:
 
 
 def rows_at_once(n_features: int, most: int) -> int:
-    """Rows of a block that a task holds: `most`, or the power of two below it that keeps to a tile's bytes."""
+    """Rows of a block that a task holds: `most`, or the power of two below it that keeps a tile small."""
     rows = most
     while rows > LEAST_TILE_ROWS and 8 * n_features * rows > TILE_BYTES:
         rows //= 2
