@@ -132,6 +132,15 @@ def return_freed_memory() -> None:
         mallopt(M_TRIM_THRESHOLD, OWN_BLOCK_BYTES)
 
 
+def release_memory() -> None:
+    """Give back what readers of files have freed: Arrow's memory pool keeps it otherwise."""
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
+    with suppress(AttributeError, OSError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 @functools.cache
 def _controller() -> ThreadpoolController:
     # Finding the loaded libraries takes milliseconds, limiting them microseconds.

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kpca_stream import passes
-from kpca_stream.cluster import connect, return_freed_memory, single_threaded_blas
+from kpca_stream.cluster import connect, release_memory, return_freed_memory, single_threaded_blas
 from kpca_stream.config import Config
 from kpca_stream.errors import ConfigError, DataError, KpcaStreamWarning
 from kpca_stream.fitting import Fit, FitSettings, fit, make_plan
@@ -144,6 +144,7 @@ def _fitted(config: Config, job: _Job, reporter: Reporter, *, restart: bool) -> 
     settings, source, registry, refusal = job
     with _run_store(config, reporter, restart=restart) as store, _recorded() as recorded:
         looked = look_at(source, settings, store, reporter, refusal=refusal)
+        release_memory()
         name = fit_name(settings, looked)
         version = None if restart else registry.find(name)
         if version is not None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpca_stream.errors import ConfigError, DataError
-from kpca_stream.fitplan import DISTINCT_SHARE, FitPlan, FitSettings, gib, make_plan
+from kpca_stream.fitplan import FitPlan, FitSettings, gib, make_plan
+from kpca_stream.numerics.duplicates import Merging
 from kpca_stream.numerics.kernels import Kernel, Own
 from kpca_stream.stages.sweep import Sweep, sweep
 from kpca_stream.storage.layout import RunStore
@@ -60,8 +61,7 @@ def look_at(
         store=None if store is None else store.group,
         claimed=_data_check(store, refusal),
         weights=weights,
-        merging=settings.merging,
-        given_up=partial(_merging_given_up, source, settings, refusal),
+        merging=_merging(source, settings, refusal),
         progress=reporter.step("rows") if store is not None else None,
     )
     if found.n_seen < 2:
@@ -76,17 +76,17 @@ def look_at(
     return found
 
 
-def _merging_given_up(source: Source, settings: FitSettings, refusal: ConfigError | None) -> None:
-    """Raise, where rows have to be merged and cannot be."""
-    name = settings.wording
+def _merging(source: Source, settings: FitSettings, refusal: ConfigError | None) -> Merging | None:
+    if settings.merging is None:
+        return None
     if settings.merge_duplicates is True:
-        limit, share = name("memory_limit"), gib(DISTINCT_SHARE * settings.memory_limit)
-        raise ConfigError(
+        name = settings.wording
+        limit, share = name("memory_limit"), gib(settings.merging.most_bytes)
+        refusal = ConfigError(
             f"{source.name}: the distinct rows take more than {share}, the share for them of {limit}, which "
             f"is {gib(settings.memory_limit)}: raise it, or set {name('merge_duplicates', 'auto')}"
         )
-    if refusal is not None:
-        raise refusal
+    return replace(settings.merging, refusal=refusal)
 
 
 def check_weights(weights: Array | None, n_samples: int) -> None:

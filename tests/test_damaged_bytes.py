@@ -27,6 +27,11 @@ from kpca_stream.storage.source import open_source
 Array = NDArray[Any]
 
 QUICKSTART = Path(__file__).parents[1] / "configs" / "quickstart.yaml"
+SECTIONS = ("data", "kernel", "solver", "gram", "novelty", "cluster", "limits", "models", "score")
+KEYS = (
+    *("name", "gamma", "degree", "coef0", "method", "n_components", "tol", "precision", "storage"),
+    *("tile_rows", "memory", "disk", "kind", "quantile", "scale", "columns", "path"),
+)
 X = np.random.default_rng(0).standard_normal((40, 3)) * [3.0, 2.0, 1.0] + 1.0
 X_NEW = np.random.default_rng(1).standard_normal((5, 3)) + 1.0
 
@@ -52,8 +57,8 @@ class Stored:
             found = load_basis(self.path).score(X_NEW)
         except (DataError, ConfigError) as error:
             message = str(error)
-            assert self.path.name in message  # noqa: PT017  both ends are right
-            assert len(message.splitlines()) == 1  # noqa: PT017
+            assert self.path.name in message
+            assert len(message.splitlines()) == 1
             return False
         np.testing.assert_array_equal(found.scores, self.scores)
         np.testing.assert_array_equal(found.reconstruction_error, self.errors)
@@ -193,7 +198,7 @@ def test_any_bytes_are_no_basis(n_examples: int, tmp_path: Path) -> None:
 def test_damaged_configurations(
     n_examples: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A configuration of which bytes were changed is planned by, or refused with its name, never a traceback."""
+    """A configuration of which bytes were changed is planned by, or refused in lines that name it."""
     monkeypatch.chdir(tmp_path)
     whole = QUICKSTART.read_bytes()
 
@@ -212,12 +217,8 @@ def test_any_bytes_as_a_configuration(
 ) -> None:
     """Any bytes, alone or after a sound beginning, are planned by, or refused with the file's name."""
     monkeypatch.chdir(tmp_path)
-    sections = "data kernel solver gram novelty cluster limits models score".split()
-    keys = (
-        "name gamma degree coef0 method n_components tol precision storage tile_rows memory disk kind".split()
-    )
     words = st.sampled_from(["nan", ".inf", "-1", "0", "1e400", "1e-400", "9" * 90, "[]", "{}", "~", "null"])
-    line = st.tuples(st.sampled_from(sections), st.sampled_from(keys), words | st.text(max_size=8))
+    line = st.tuples(st.sampled_from(SECTIONS), st.sampled_from(KEYS), words | st.text(max_size=8))
     lines = st.lists(line, min_size=1, max_size=3).map(
         lambda found: "".join(f"{a}: {{{b}: {c}}}\n" for a, b, c in found).encode("utf-8", "surrogatepass")
     )

@@ -194,3 +194,14 @@ def test_a_flipped_bit_in_any_file_of_a_store_never_changes_a_result(folder: Pat
             assert manifest["summary"]["eigenvalues"] == first, name
         for other, content in originals.items():
             (store / other).write_bytes(content)
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    "setting",
+    ["gram.checkpoint_seconds=1", "limits.memory=2GiB", "cluster.n_workers=1", "gram.storage=memory"],
+)
+def test_how_it_is_run_makes_no_other_fit(setting: str, told: Any) -> None:
+    """What changes no bit makes no other run: the version that is there is taken."""
+    told("fit", "c.yaml")
+    assert told("fit", "c.yaml", "--set", setting)["result"]["reused"]

@@ -288,7 +288,7 @@ def test_damaged_stored_rows_are_refused(folder: Path) -> None:
     content = bytearray(chunk.read_bytes())
     content[100] ^= 16
     chunk.write_bytes(content)
-    with pytest.raises(DataError, match="gram.zarr"):
+    with pytest.raises(DataError, match=r"gram\.zarr"):
         fitted(folder, {**changes, "solver.n_components": 2})
     assert Registry.of(folder / "models", "rows").versions() == [1]
 
@@ -324,7 +324,7 @@ def test_scoring_asks_for_a_model_and_a_section(folder: Path) -> None:
 
 
 def test_a_bad_row_stops_scoring_and_leaves_whole_parts(folder: Path) -> None:
-    """A NaN in the third part is named by its row; parts written are whole; the rest follows after a repair."""
+    """A NaN in the third part is named by its row, the parts that are there are whole."""
     fitted(folder)
     bad = X_NEW.copy()
     bad[45, 2] = np.nan
@@ -424,7 +424,7 @@ def test_two_processes_publish_the_bits_of_threads(folder: Path, storage: str) -
 def test_worked_example_by_the_command_line_with_an_own_kernel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The exact numbers of x = (−1, 0, 1), k = xy + (xy)², with the function found in the working directory."""
+    """The exact numbers of x = (−1, 0, 1), k = xy + (xy)², a function found in the working directory."""
     (tmp_path / "mine.py").write_text("def k(X, Y):\n    D = X @ Y.T\n    return D + D**2\n")
     (tmp_path / "train.csv").write_text("x\n-1\n0\n1\n")
     (tmp_path / "new.csv").write_text("x\n2\n-2\n")

@@ -65,7 +65,7 @@ def test_too_little_memory_names_the_way_out(tmp_path: Path, changes: dict[str, 
 def test_a_fit_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     """A fit that its plan refuses ends at once, and leaves no store, unless merging may rescue it."""
     np.save(tmp_path / "train.npy", np.random.default_rng(0).standard_normal((3000, 4)))
-    with pytest.raises(ConfigError, match="of disk, limits.disk is"):
+    with pytest.raises(ConfigError, match=r"of disk, limits\.disk is"):
         fit_config(configured(tmp_path, {"limits.disk": 10**6, "data.merge_duplicates": False}), silent())
     assert not (tmp_path / "gram.zarr").exists()
 

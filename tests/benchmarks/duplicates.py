@@ -1,8 +1,8 @@
 """Duplicates: all 9,331,200 cells of the world's altitude grid, of which 245 differ; rbf, γ = 1e-4.
 
 ``python -m tests.benchmarks.duplicates``: ``kpca-stream fit`` with its defaults, which merge equal rows,
-against the weighted kernel matrix of the 245 values in float64 and against the eigenvalues that were published.
-In turns with it, the same file is read block by block, as every fit must.
+against the weighted kernel matrix of the 245 values in float64 and the published eigenvalues. In turns with
+it, the file is read block by block, as every fit must.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def test_krylov_columns_keep_to_a_third_of_the_limit() -> None:
 
 
 def test_automatic_storage_follows_memory_and_kernel() -> None:
-    """Small matrices stay in memory, large ones are recomputed, those of a function of one's own are stored."""
+    """Small matrices stay in memory, large ones are recomputed, those of slow kernels are stored."""
     small, own = replace(SHAPE, n_samples=10_000), replace(SHAPE, kernel="own")
     assert resolved_storage("auto", small, 2**30, with_store=True) == "memory"
     assert resolved_storage("auto", SHAPE, 2**30, with_store=True) == "recompute"

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from kpca_stream.errors import DataError
 from kpca_stream.numerics.kernels import (
-    FEW_ROWS,
     Cosine,
     Kernel,
     Laplacian,
@@ -28,6 +27,7 @@ from kpca_stream.numerics.kernels import (
     RowPairs,
     Sigmoid,
 )
+from kpca_stream.numerics.kernels.base import FEW_ROWS
 from kpca_stream.numerics.multiply import computed_strips
 from kpca_stream.storage.rows import ArrayRows
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ K_NEW = reference.kernel("rbf", X_NEW, X, gamma=0.3)
 
 
 def projected(kernel: Kernel, solution: reference.Solution, weights: Any, edges: list[int]) -> Any:
-    blocks = [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    blocks = [slice(a, b) for a, b in pairwise(edges)]
     training = ((kernel.operand(X[b], np.float64), solution.coefficients[b], weights[b]) for b in blocks)
     return project(
         kernel,
@@ -32,7 +33,7 @@ def projected(kernel: Kernel, solution: reference.Solution, weights: Any, edges:
 
 @pytest.mark.parametrize("edges", [[0, 90], [0, 1, 64, 90], [0, 30, 30, 90]])
 def test_scores_are_those_of_the_definition_for_any_blocks(edges: list[int]) -> None:
-    """However the training rows are cut, scores are αᵀ(k(x) − m) and the mean similarity is that of the rows."""
+    """However the training rows are cut, scores are αᵀ(k(x) − m), with the mean similarity of all."""
     solution, ones = reference.solve(K, 4), np.ones(90)
     found = projected(Rbf(Preparation(), 0.3), solution, ones, edges)
     np.testing.assert_allclose(found.scores, reference.new_scores(solution, K_NEW), atol=1e-12)

@@ -172,12 +172,12 @@ def test_files_are_chunks_and_json_only(saved: Path) -> None:
         json.loads(path.read_text())
 
 
-def test_a_save_that_fails_leaves_no_basis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_save_that_fails_leaves_no_basis(tmp_path: Path) -> None:
     """An error while arrays are written leaves nothing under the final name, and the next save succeeds."""
     basis = fitted()
 
     class Failing(ArrayRows):
-        def part(self, start: int, stop: int) -> Failing:
+        def part(self, start: int, stop: int) -> Failing:  # noqa: ARG002  the protocol's signature
             raise OSError("no space left")
 
     object.__setattr__(basis, "rows", Failing(X))
@@ -249,7 +249,7 @@ def test_wide_rows_are_stored_in_low_chunks(tmp_path: Path) -> None:
     save_basis(fitted(KernelSpec("linear"), rows=wide), tmp_path / "b")
     array = zarr.open_group(tmp_path / "b")["rows"]
     assert isinstance(array, zarr.Array)
-    assert array.chunks[0] * 20_000 * 8 <= 8 * 2**20
+    assert array.chunks[0] * 20_000 * 8 <= 16 * 2**20
 
 
 def test_facts_and_names_come_back(saved: Path) -> None:

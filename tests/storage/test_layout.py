@@ -14,6 +14,7 @@ import zarr
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.storage.chunked import create_array, write_array
 from kpca_stream.storage.layout import (
+    CONTENTS,
     FORMAT_VERSION,
     RunStore,
 )
@@ -267,3 +268,58 @@ def test_store_that_lost_its_identity_is_named(tmp_path: Path) -> None:
     store.open_tiles(4, 2, np.float32)
     with pytest.raises(DataError, match=r"gram.zarr has tiles, but does not say of which data"):
         store.claim({"fingerprint": "a"})
+
+
+def filled(path: Path) -> RunStore:
+    store = RunStore.open(path)
+    store.claim(IDENTITY)
+    store.open_tiles(4, 4, np.float32)[...] = np.ones((4, 4), np.float32)
+    store.write_means(np.ones(4), np.ones(4), grand_mean=1.0, trace=0.0)
+    store.publish_vectors(np.ones((4, 1)))
+    store.checkpoints.save("pass", {"sums": np.ones(3)}, {})
+    (path / "lock").touch()
+    (path / "zarr.0f.partial").touch()
+    return store
+
+
+def test_a_cleared_store_is_as_new(tmp_path: Path) -> None:
+    """Clearing removes all that a run leaves but the lock; then any run may claim the store."""
+    path = tmp_path / "s"
+    filled(path)
+    RunStore.clear(path)
+    assert sorted(entry.name for entry in path.iterdir()) == ["lock", "zarr.0f.partial"]
+    RunStore.clear(path)
+    store = RunStore.open(path)
+    store.claim({"fingerprint": "other"})
+    assert store.present_tiles() == set()
+    assert CONTENTS[-1] == "zarr.json"
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "coefficients"])
+def test_clearing_stops_at_what_is_not_a_store_s(name: str, tmp_path: Path) -> None:
+    """Where anything else lies in the folder nothing is removed."""
+    store = filled(tmp_path / "s")
+    (store.path / name).mkdir()
+    with pytest.raises(ConfigError, match=f"it holds {name}"):
+        RunStore.clear(store.path)
+    assert store.present_tiles() == {(0, 0)}
+
+
+def test_changed_attributes_are_refused(store: RunStore) -> None:
+    """An identity that was changed by hand is not compared, but refused by the name of its file."""
+    store.claim(IDENTITY)
+    store.check_attributes()
+    store.group.attrs["identity"] = store.identity | {"gamma": 0.2}
+    for identity in (IDENTITY, IDENTITY | {"gamma": 0.2}):
+        with pytest.raises(DataError, match=r"gram\.zarr/zarr\.json was changed .* --restart"):
+            RunStore.open(store.path).claim(identity)
+
+
+@pytest.mark.parametrize(("old", "new"), [('"NaN"', "0.0"), ('"little"', '"big"')])
+def test_changed_descriptions_of_tiles_are_refused(old: str, new: str, store: RunStore) -> None:
+    """Tiles whose description would have them read otherwise are not opened."""
+    store.open_tiles(10, 4, np.float64)
+    path = store.path / "tiles" / "zarr.json"
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(DataError, match=r"tiles/zarr\.json was changed"):
+        RunStore.open(store.path).open_tiles(10, 4, np.float64)

@@ -13,7 +13,7 @@ import pytest
 
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.fitting import FitSettings, fit
-from kpca_stream.storage import layout
+from kpca_stream.storage import whole
 from kpca_stream.storage.basis import Basis, open_basis
 from kpca_stream.storage.registry import Registry
 from kpca_stream.storage.source import open_source
@@ -121,8 +121,8 @@ def test_old_leftovers_are_swept(registry: Registry, basis: Basis, monkeypatch: 
     (leftover / "basis.zarr").mkdir(parents=True)
     registry.publish(basis, named("a"))
     assert leftover.exists()
-    monkeypatch.setattr(layout, "LEFTOVER_SECONDS", -1.0)
-    layout.sweep_leftovers(registry.folder / "versions")
+    monkeypatch.setattr(whole, "LEFTOVER_SECONDS", -1.0)
+    whole.sweep_leftovers(registry.folder / "versions")
     assert not leftover.exists()
     assert registry.versions() == [1]
 

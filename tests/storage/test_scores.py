@@ -57,18 +57,24 @@ def test_an_unknown_error_is_null(tmp_path: Path) -> None:
 @pytest.mark.parametrize("written", [0, 1])
 def test_an_error_in_the_middle_leaves_nothing(tmp_path: Path, written: int) -> None:
     """Neither the part nor a leftover is there after an error, before or after the first rows."""
-    one = np.ones(1)
-    with pytest.raises(ZeroDivisionError), PartWriter(tmp_path / "a.parquet", 1, {}) as writer:
-        for _ in range(written):
-            writer.write(np.arange(1), one[:, None], one, one, one > 0)
-        raise ZeroDivisionError
+
+    def stopped() -> None:
+        one = np.ones(1)
+        with PartWriter(tmp_path / "a.parquet", 1, {}) as writer:
+            for _ in range(written):
+                writer.write(np.arange(1), one[:, None], one, one, one > 0)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        stopped()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_killed_writer_leaves_no_part(tmp_path: Path) -> None:
     """After kill -9 in the middle of a part there is no file under its name."""
     code = (
-        "import sys, numpy as np; from pathlib import Path; from kpca_stream.storage.scores import PartWriter\n"
+        "import sys, numpy as np; from pathlib import Path\n"
+        "from kpca_stream.storage.scores import PartWriter\n"
         "with PartWriter(Path(sys.argv[1]), 1, {}) as writer:\n"
         "    one = np.ones(1); writer.write(np.arange(1), one[:, None], one, one, one > 0)\n"
         "    print('written', flush=True); sys.stdin.read()"

@@ -83,7 +83,6 @@ def sweep(
     claimed: Callable[[str, int | None], None] | None = None,
     weights: NDArray[np.float64] | None = None,
     merging: Merging | None = None,
-    given_up: Callable[[], None] | None = None,
     progress: Progress | None = None,
 ) -> Sweep:
     """Look at all rows of `source` once, on whatever Dask scheduler is active.
@@ -107,13 +106,13 @@ def sweep(
         Of the rows, none of which then may be dropped.
     merging : Merging, optional
         How far rows that occur more than once are merged, in the order in which they are first seen.
-    given_up : callable, optional
-        Called as soon as merging is given up; may raise.
     progress : callable, optional
         ``progress(done, total)``.
 
     Raises
     ------
+    ConfigError
+        Where merging is given up and that is an error.
     DataError
         For missing and infinite values unless they are dropped, where nothing is left, for values whose
         squares overflow, and for all that the source itself refuses.
@@ -126,7 +125,7 @@ def sweep(
     limit = _hash_limit(source, seed, on_missing)
     look = Look(seed, SAMPLE_ROWS, limit, store is not None, merging)
     sink = _sink(source, store) if in_place is None and claimed is None else Sink()
-    total = look_at_all(source, look, sink, progress, weights=weights, given_up=given_up)
+    total = look_at_all(source, look, sink, progress, weights=weights)
     seen = total.seen
     if on_missing == "error":
         _refuse_bad(source, seen)

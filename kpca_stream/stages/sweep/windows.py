@@ -108,19 +108,14 @@ class Total:
     source : Source
     look : Look
     sink : Sink
-    given_up : callable, optional
-        Called when merging is given up.
     """
 
-    def __init__(
-        self, source: Source, look: Look, sink: Sink, given_up: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, source: Source, look: Look, sink: Sink) -> None:
         self.seen = NOTHING
         self.n_kept: list[int] = []
         self.is_written = sink.is_memory or sink.array is not None
         self._look = look
         self._merger = None if look.merging is None else Merger(look.merging)
-        self._given_up = given_up
         shape = (source.n_samples if sink.is_memory else 0, source.n_features)
         self._memory = np.empty(shape, source.dtype)
 
@@ -154,7 +149,7 @@ class Total:
         return self._memory[: self.seen.n_kept]
 
     def merged(self) -> Distinct | None:
-        """The distinct rows, where there are fewer than rows that were kept, and two at least to be fitted."""
+        """The distinct rows, where there are fewer than rows that were kept, and two to be fitted."""
         found = None if self._merger is None else self._merger.result(self._most_rows)
         self._check_merging()
         return found if isinstance(found, Distinct) and 1 < len(found.X) < self.seen.n_kept else None
@@ -167,8 +162,8 @@ class Total:
         if self._merger is None or self._merger.failure is None:
             return
         self._merger = None
-        if self._given_up is not None:
-            self._given_up()
+        if self._look.merging is not None and self._look.merging.refusal is not None:
+            raise self._look.merging.refusal
 
 
 def look_at_all(
@@ -178,10 +173,9 @@ def look_at_all(
     progress: Progress | None,
     *,
     weights: Array | None = None,
-    given_up: Callable[[], None] | None = None,
 ) -> Total:
     """All windows of `source`."""
-    total = Total(source, look, sink, given_up)
+    total = Total(source, look, sink)
     bounds = list(steps(0, source.n_samples, -(-source.span // WINDOW_ROWS) * WINDOW_ROWS))
 
     def call(index: int) -> passes.Call:
