@@ -23,7 +23,7 @@ from threadpoolctl import ThreadpoolController
 from kpca_stream.errors import BusyError, ConfigError
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, LocalCluster
 
 Kind = Literal["threads", "local"]
 
@@ -58,7 +58,7 @@ def connect(
     ConfigError
         Another kind.
     BusyError
-        The processes of ``local`` were killed, again and again.
+        The processes of ``local`` did not start, or were killed again and again.
 
     Notes
     -----
@@ -75,10 +75,23 @@ def connect(
 @contextmanager
 def _local(n_workers: int, threads_per_worker: int, memory_limit: int | None) -> Iterator[None]:
     # Imported here: it costs more time than a small fit.
-    from distributed import Client, KilledWorker, LocalCluster
+    from distributed import Client, KilledWorker
+    from distributed.comm import CommClosedError  # type: ignore[attr-defined]
 
     with (
-        LocalCluster(
+        _local_cluster(n_workers, threads_per_worker, memory_limit) as cluster,
+        _lost("lost the cluster's processes", KilledWorker, CancelledError, CommClosedError),
+        Client(cluster) as client,
+    ):
+        hold_blas(client)
+        yield
+
+
+def _local_cluster(n_workers: int, threads_per_worker: int, memory_limit: int | None) -> LocalCluster:
+    from distributed import LocalCluster
+
+    with _lost("the cluster's processes did not start", RuntimeError, OSError, TimeoutError):
+        return LocalCluster(
             n_workers=n_workers,
             threads_per_worker=threads_per_worker,
             processes=True,
@@ -86,14 +99,16 @@ def _local(n_workers: int, threads_per_worker: int, memory_limit: int | None) ->
             host="127.0.0.1",
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,  # what goes wrong is raised here, and told once
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        hold_blas(client)
-        try:
-            yield
-        except (KilledWorker, CancelledError) as error:
-            raise BusyError(f"lost the cluster's processes, got: {error}; try again, with fewer") from error
+        )
+
+
+@contextmanager
+def _lost(what: str, *errors: type[Exception]) -> Iterator[None]:
+    """Tell these errors as a cluster that may be there another time."""
+    try:
+        yield
+    except errors as error:
+        raise BusyError(f"{what}, got: {error}; try again, or with fewer of them") from error
 
 
 def hold_blas(client: Client) -> None:

@@ -162,11 +162,7 @@ def _is_lazy(argument: Any) -> bool:
 
 
 def _is_trivial(calls: Sequence[Call]) -> bool:
-    return (
-        len(calls) == 1
-        and not any(map(_is_lazy, calls[0].arguments))
-        and _active_client() is None
-    )
+    return len(calls) == 1 and not any(map(_is_lazy, calls[0].arguments)) and _active_client() is None
 
 
 def _windows(first: int, n_calls: int, at_once: int | None) -> Iterator[range]:

@@ -123,6 +123,14 @@ def test_a_task_that_kills_its_process_is_no_endless_story() -> None:
         passes.run([passes.Call(os._exit, (1,))] * 2, lambda index, result: None)
 
 
+@pytest.mark.cluster
+def test_processes_that_do_not_start_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the processes end as they start, the error says to try again."""
+    monkeypatch.setenv("PYTHONHOME", os.devnull)  # no interpreter finds its modules
+    with pytest.raises(BusyError, match="processes did not start"), connect("local", n_workers=1):
+        pytest.fail("started without an interpreter")
+
+
 SCRIPT = """
 import json
 import dask

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import zarr
-from jobs import configured
+from jobs import command, configured
 from numpy.typing import NDArray
 from sklearn.datasets import load_iris
 
@@ -90,6 +91,15 @@ def test_merged_rows_in_lower_precision(dtype: Any, rtol: float) -> None:
         tol=1e-9 if precision == "mixed" else 0,
     )
     assert_same(plain, merged, rtol=rtol)
+
+
+def test_one_row_that_outweighs_many() -> None:
+    """In float32 a row of many copies costs no accuracy: the tolerance is kept, without a warning."""
+    distinct = np.random.default_rng(0).standard_normal((1500, 4)).astype(np.float32)
+    heavy = np.concatenate([distinct, np.repeat(distinct[:1], 1500, axis=0)])
+    plain, merged = both(heavy, n_components=5, kernel="rbf", eigen_solver="lanczos", tol=1e-6)
+    assert (merged.residual_norms_ <= 1e-6 * merged.eigenvalues_[0]).all()
+    np.testing.assert_allclose(plain.eigenvalues_, merged.eigenvalues_, rtol=2e-6)
 
 
 @pytest.mark.parametrize("n_components", [60, None, 0.9])
@@ -207,6 +217,23 @@ def test_a_configured_fit_merges_by_itself(folder: Path, storage: str) -> None:
     for path in (merged.store, merged.basis):
         report = verify_store(path, silent())
         assert report.ok, report
+
+
+def test_the_command_tells_the_distinct_rows(folder: Path) -> None:
+    """`fit --json` has their number, none where duplicates stay, and refuses an unknown choice by its key."""
+    (folder / "c.yaml").write_text(json.dumps(configured(folder).model_dump(mode="json")))
+    for merge, n_distinct in (("auto", 40), ("false", None)):
+        places = [f"gram.path={merge}.zarr", f"models.path=of-{merge}", f"data.merge_duplicates={merge}"]
+        done = command(
+            folder, "fit", "c.yaml", "--json", *(part for key in places for part in ("--set", key))
+        )
+        assert done.returncode == 0, done.stdout
+        result = json.loads(done.stdout)["result"]
+        assert (result["n_samples"], result["n_distinct"]) == (900, n_distinct)
+    refused = command(folder, "fit", "c.yaml", "--set", "data.merge_duplicates=maybe")
+    assert refused.returncode == 2
+    assert "data.merge_duplicates" in refused.stderr
+    assert "expected auto, true or false" in refused.stderr
 
 
 def test_verification_knows_the_weights(folder: Path) -> None:

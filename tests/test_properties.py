@@ -11,7 +11,7 @@ from compared import distinguished, fitted, noise, of, rescored, scored, trainin
 from examples import few_and_many, for_all
 from numpy.typing import NDArray
 from reference import Solution
-from strategies import Problem, problems
+from strategies import Precision, Problem, Traits, problems
 
 from kpca_stream.errors import DataError
 
@@ -160,3 +160,57 @@ def test_what_is_left_adds_up(n_examples: int) -> None:
             np.testing.assert_allclose(apart, d[:, None] + d - 2 * K, rtol=0, atol=4 * slack)
 
     for_all(n_examples, law, problems())
+
+
+def at_the_edge(kernel: str, precision: Precision, *, gamma: float, tile_rows: int, **more: Any) -> Problem:
+    """A Lanczos fit of few rows of rank 1, changed in some traits."""
+    plain: dict[str, Any] = {"seed": 0, "scale": 1.0, "offset": 0.0, "rank": 1, "n_distinct": 60}
+    plain |= {"decimals": None, "dtype": "float64", "constant_column": False}
+    weighted, n_components = more.pop("weighted", False), more.pop("n_components", 1)
+    traits = Traits(**{**plain, **more})
+    return Problem(traits, kernel, gamma, 1, 0.0, n_components, weighted, tile_rows, "lanczos", precision)
+
+
+EDGES = {
+    "exponents that cancel": [
+        at_the_edge("rbf", "float64", gamma=g, tile_rows=5, n_samples=11, n_features=6, n_distinct=2)
+        for g in (1e3, 2.5e3, 1e4, 1e5)
+    ],
+    "little but rounding": [
+        at_the_edge(
+            "cosine",
+            "float32",
+            gamma=1.0,
+            tile_rows=1,
+            n_samples=23,
+            n_features=3,
+            offset=30.0,
+            rank=rank,
+            decimals=1,
+            n_components=3,
+            weighted=True,
+        )
+        for rank in (2, 3, 4)
+    ],
+}
+
+
+@pytest.mark.parametrize("edge", EDGES)
+def test_a_solve_at_the_edge_of_rounding_ends(edge: str) -> None:
+    """Where rounding leaves no more digits, Lanczos ends with what can be known, and nothing is refused."""
+    for problem in EDGES[edge]:
+        found, K, weights, truth = of(problem)
+        mu = found.pairs.eigenvalues
+        atol = noise(problem, K, weights)
+        np.testing.assert_allclose(mu, np.maximum(truth.eigenvalues[: len(mu)], 0), rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "laplacian"])
+def test_any_number_of_copies_of_one_row(kernel: str, precision: Precision) -> None:
+    """Of a row and its copies, whose computed mean is not quite that row, nothing is left to explain."""
+    rng = np.random.default_rng(0)
+    for n_copies in range(2, 30):
+        X = np.tile(rng.standard_normal(4), (n_copies, 1))
+        one = at_the_edge(kernel, precision, gamma=1e-7, tile_rows=1, n_samples=2, n_features=4, n_distinct=1)
+        np.testing.assert_array_equal(fitted(one, X=X).pairs.eigenvalues, 0)

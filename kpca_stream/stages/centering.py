@@ -68,9 +68,13 @@ class CentredGram:
 
     @property
     def rounding(self) -> float:
-        """Rounding error of a product with a unit vector: n roundings of entries at most the diagonal's."""
-        largest = float(np.abs(self.diagonal * self.weights).max(initial=0.0))
-        return 4 * self.epsilon * float(np.sqrt(len(self.diagonal))) * largest
+        """Rounding error of a product with a unit vector, where entries are at most the diagonal's.
+
+        Squared, it is Σ_i w_i Σ_j w_j v_j² roundings, at most N · max w.
+        """
+        largest = float(np.abs(self.diagonal).max(initial=0.0))
+        n_roundings = self.total * float(self.weights.max(initial=0.0))
+        return 4 * self.epsilon * float(np.sqrt(n_roundings)) * largest
 
     @property
     def means(self) -> Means:

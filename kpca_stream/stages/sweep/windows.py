@@ -176,7 +176,8 @@ def look_at_all(
 ) -> Total:
     """All windows of `source`."""
     total = Total(source, look, sink)
-    bounds = list(steps(0, source.n_samples, -(-source.span // WINDOW_ROWS) * WINDOW_ROWS))
+    height = -(-source.span // WINDOW_ROWS) * WINDOW_ROWS
+    bounds = list(steps(0, source.n_samples, height))
 
     def call(index: int) -> passes.Call:
         a, b = bounds[index]
@@ -198,15 +199,14 @@ def look_at_all(
         passes.Lazy(len(bounds) - first, lambda index: call(first + index)),
         total.fold,
         progress=progress and (lambda done, _: progress(first + done, len(bounds))),
-        at_once=_at_once(source, total.look),
+        at_once=_at_once(source, total.look, height),
     )
     return total
 
 
-def _at_once(source: Source, look: Look) -> int | None:
+def _at_once(source: Source, look: Look, n_rows: int) -> int | None:
     """Tasks whose distinct rows, and copies of these while they are merged, keep to the memory for them."""
     if look.merging is None:
         return None
-    row_bytes = source.n_features * source.dtype.itemsize
-    window_bytes = min(source.n_samples, WINDOW_ROWS) * row_bytes
-    return max(1, look.merging.most_bytes // (2 * window_bytes))
+    task_bytes = min(source.n_samples, n_rows) * source.n_features * source.dtype.itemsize
+    return max(1, look.merging.most_bytes // (2 * task_bytes))
