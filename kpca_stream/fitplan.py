@@ -249,8 +249,8 @@ def _method(settings: FitSettings, n_samples: int) -> Literal["dense", "lanczos"
     if settings.n_components is None and n_samples > DENSE_ROWS:
         raise ConfigError(
             f"n_components: None (all) of {n_samples} rows needs a dense solve of "
-            f"{gib(costs.dense_bytes(n_samples))}, which is taken beyond {DENSE_ROWS} rows only by name; give "
-            f"a number or a share of components, or set {settings.wording('method', 'dense')}"
+            f"{gib(costs.dense_bytes(n_samples))}, which is taken beyond {DENSE_ROWS} rows only by name; "
+            f"give a number or a share of components, or set {settings.wording('method', 'dense')}"
         )
     many = _count(settings, n_samples) > DENSE_SHARE * n_samples and n_samples <= DENSE_ROWS
     return "dense" if many or n_samples <= QUICK_DENSE_ROWS else "lanczos"

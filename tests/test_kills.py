@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from kpca_stream.config import load_config
-from kpca_stream.numerics.tiles import TileGrid
-from kpca_stream.pipeline import fit_config
+from kpca_stream.fitplan import make_plan
+from kpca_stream.pipeline import fit_config, settings_of
 from kpca_stream.results import FitSummary
 from kpca_stream.telemetry import silent
 from tests.disturb import Left, folded, killed, started, wait_until, write_yaml
@@ -20,14 +20,14 @@ from tests.jobs import command
 
 pytestmark = pytest.mark.slow
 
-N_ROWS, N_COLUMNS, TILE_ROWS, N_TASKS = 3000, 130, 128, 36
+N_ROWS, N_COLUMNS, TILE_ROWS = 3000, 130, 128
 N_KILLS, WINDOW = 5, 4
 SEED = 20260
 ATTEMPTS = 3
 
 
 def write_job(folder: Path, storage: str, kind: str) -> None:
-    """A fit of 36 tasks a pass, in windows of four, each of which is checkpointed."""
+    """A fit of some dozen tasks a pass, in windows of four, each of which is checkpointed."""
     n_workers, n_threads = (1, 2) if (storage, kind) == ("recompute", "local") else (2, 1)
     rng = np.random.default_rng(0)
     centres = rng.standard_normal((12, N_COLUMNS))
@@ -63,8 +63,10 @@ class Chain:
     def __init__(self, folder: Path, storage: str) -> None:
         self.folder, self.store, self.storage = folder, folder / "gram.zarr", storage
         self.expected = finished(folder, folder / "undisturbed.zarr", "undisturbed")
-        self.grid = TileGrid(N_ROWS, TILE_ROWS, 3)
-        assert self.grid.n_tasks == N_TASKS
+        settings = settings_of(load_config(folder / "c.yaml"))
+        plan = make_plan(settings, N_ROWS, N_COLUMNS, np.dtype(float), with_store=True)
+        self.grid, self.n_tasks = plan.grid, plan.grid.n_tasks
+        assert self.n_tasks > N_KILLS * WINDOW
 
     def kill(self, target: int, delay: float) -> Left:
         """Start the fit, and kill it once its passes have folded `target` tasks in all, and `delay` later."""
@@ -79,8 +81,12 @@ class Chain:
                     wait_until(lambda: False, process, delay)
                 assert process.poll() is not None or killed(process) == []
             left = Left.of(self.store)
-            is_build = target < N_TASKS
-            if reached and (sum(left.folded) < N_TASKS) == is_build and not (self.folder / "models").exists():
+            is_build = target < self.n_tasks
+            if (
+                reached
+                and (sum(left.folded) < self.n_tasks) == is_build
+                and not (self.folder / "models").exists()
+            ):
                 return left
             shutil.rmtree(self.store)
             shutil.copytree(backup, self.store)
@@ -122,9 +128,9 @@ def test_killed_in_every_phase(storage: str, kind: str, tmp_path: Path) -> None:
     write_job(tmp_path, storage, kind)
     chain = Chain(tmp_path, storage)
     rng = np.random.default_rng([SEED, len(storage), len(kind)])
-    build = rng.choice(np.arange(WINDOW, N_TASKS, WINDOW), N_KILLS, replace=False)
-    whole = N_TASKS * (chain.expected.n_passes - 1)
-    solve = rng.choice(np.arange(N_TASKS + WINDOW, whole, WINDOW), N_KILLS, replace=False)
+    build = rng.choice(np.arange(WINDOW, chain.n_tasks, WINDOW), N_KILLS, replace=False)
+    whole = chain.n_tasks * (chain.expected.n_passes - 1)
+    solve = rng.choice(np.arange(chain.n_tasks + WINDOW, whole, WINDOW), N_KILLS, replace=False)
     for number, target in enumerate([*sorted(build), *sorted(solve)]):
         left = chain.kill(int(target), rng.uniform(0, 0.03))
         chain.check_rest(left, f"rest-{number}")
@@ -132,6 +138,6 @@ def test_killed_in_every_phase(storage: str, kind: str, tmp_path: Path) -> None:
     assert found["eigenvalues"] == list(chain.expected.eigenvalues)
     assert found["passes_resumed"] == len(left.folded)
     tiles = ("tiles_found", "tiles_made") if storage == "zarr" else ("tiles_found", "tiles_read")
-    assert [found[key] for key in tiles] == [300 if storage == "zarr" else 0, 0]
+    assert [found[key] for key in tiles] == [chain.grid.n_tiles if storage == "zarr" else 0, 0]
     assert chain.store.exists()
     assert not list(chain.store.rglob("*.partial"))

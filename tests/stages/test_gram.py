@@ -227,7 +227,7 @@ def test_counts_tell_what_was_done(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("storage", ["zarr", "recompute"])
 def test_part_of_the_tiles_may_be_in_memory(storage: Storage, tmp_path: Path) -> None:
-    """The tiles of the first tasks are made once and held, the others read or made again, to the same bits."""
+    """The first tasks' tiles are made once and held, the others read or made again, to the same bits."""
     expected = gram(storage=storage, store=stored(tmp_path / "s", storage)).multiply(block())
     service = gram(storage=storage, store=stored(tmp_path / "t", storage), memory_tasks=3)
     held = sum(len(service.grid.tiles(task)) for task in service.grid.blocks()[:3])
@@ -430,7 +430,7 @@ def test_damaged_tile_is_made_again(damage: Callable[[Path], None], dtype: Any, 
 
 
 def test_missing_tile_is_found_by_listing(tmp_path: Path) -> None:
-    """A tile that is not there when the store is opened is made, and is told as lost if all were there before."""
+    """A tile missing when the store is opened is made, and told as lost if all were there before."""
     store = RunStore.open(tmp_path)
     expected = gram(storage="zarr", store=store).multiply(block())
     (tmp_path / "tiles" / "c" / "0" / "0").unlink()
