@@ -61,7 +61,8 @@ def plan_config(config: Config, reporter: Reporter, *, shape: tuple[int, int] | 
     dtype = np.dtype(np.float64) if source is None else source.original_dtype
     plan = make_plan(settings, n_samples, n_features, dtype, with_store=True)
     with _connected(config):
-        return plan_summary(config, plan, passes.n_workers())
+        in_place = source is not None and source.rows() is not None
+        return plan_summary(config, plan, passes.n_workers(), in_place=in_place)
 
 
 def fit_config(config: Config, reporter: Reporter, *, restart: bool = False) -> FitSummary:

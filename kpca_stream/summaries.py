@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from dask.system import CPU_COUNT
+
 from kpca_stream.config import Config
 from kpca_stream.fitting import Fit, FitPlan
 from kpca_stream.results import FitSummary, Plan
@@ -75,9 +77,14 @@ def reused_summary(config: Config, registry: Registry, version: int) -> FitSumma
     return FitSummary(**{**values, **here, "version": version, "reused": True})
 
 
-def plan_summary(config: Config, plan: FitPlan, n_workers: int) -> Plan:
-    """What a fit will cost with `n_workers` tasks at once."""
+START_SECONDS = 1.0
+"""Of a fit of any size: imports, the sweep, the basis."""
+
+
+def plan_summary(config: Config, plan: FitPlan, n_workers: int, *, in_place: bool) -> Plan:
+    """What a fit will cost with `n_workers` tasks at once; `in_place`: rows are used where they lie."""
     f = plan.forecast
+    disk_rows = 0 if in_place else f.disk_rows
     return Plan(
         n_samples=plan.shape.n_samples,
         n_features=plan.shape.n_features,
@@ -88,16 +95,16 @@ def plan_summary(config: Config, plan: FitPlan, n_workers: int) -> Plan:
         tile_rows=plan.grid.tile_rows,
         n_tiles=plan.grid.n_tiles,
         n_tasks=plan.grid.n_tasks,
-        disk_rows=f.disk_rows,
+        disk_rows=disk_rows,
         disk_tiles=f.disk_tiles,
         disk_vectors=f.disk_vectors,
-        disk_total=f.disk_rows + f.disk_tiles + f.disk_vectors,
+        disk_total=disk_rows + f.disk_tiles + f.disk_vectors,
         memory_client=f.memory_client,
         memory_task=f.memory_task,
         memory_total=plan.memory_total(n_workers),
         evaluations=f.evaluations,
         passes=f.passes,
-        seconds=f.core_seconds / n_workers,
+        seconds=START_SECONDS + f.core_seconds / min(n_workers, CPU_COUNT),
         memory_limit=config.limits.memory,
         disk_limit=config.limits.disk,
         refusals=plan.refusals(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 import zarr
@@ -128,20 +128,29 @@ class ZarrRows:
 
 @dataclass(frozen=True)
 class NpyRows:
-    """Rows ``start`` to ``stop`` of a two-dimensional ``.npy`` file, read through a memory map."""
+    """Rows ``start`` to ``stop`` of a two-dimensional ``.npy`` file, read through a memory map.
+
+    Its header was read once: reading one evaluates Python, which CPython 3.11 does wrong now and then where
+    several threads do it at once.
+    """
 
     file: FileStamp
     start: int
     stop: int
     n_columns: int
     dtype: np.dtype[Any]
+    offset: int
+    n_rows: int
+    order: Literal["C", "F"] = "C"
 
     @classmethod
     def whole(cls, path: Path) -> Self:
         """All rows of the file at `path`."""
         file = FileStamp.of(str(path), Path(path))
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-        return cls(file, 0, array.shape[0], array.shape[1], array.dtype)
+        n_rows, n_columns = array.shape
+        order: Literal["C", "F"] = "C" if array.flags.c_contiguous else "F"
+        return cls(file, 0, n_rows, n_columns, array.dtype, array.offset, n_rows, order)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -161,7 +170,8 @@ class NpyRows:
             If the file changed since it was opened.
         """
         self.file.check()  # a map that reaches over the end of a file would end the process
-        array = np.load(self.file.path, mmap_mode="r", allow_pickle=False)
+        whole = self.n_rows, self.n_columns
+        array = np.memmap(self.file.path, self.dtype, "r", self.offset, whole, self.order)
         values = np.array(array[self.start : self.stop, columns])
         self.file.check()
         return values

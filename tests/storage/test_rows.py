@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import pickle
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -169,3 +171,19 @@ def test_loaded_rows_of_a_file_outlive_it(tmp_path: Path) -> None:
     loaded = rows.load()
     np.save(tmp_path / "X.npy", np.zeros((12, 5), np.float32))
     assert np.array_equal(loaded, values())
+
+
+@pytest.mark.parametrize("place", [in_npy, in_fortran_npy])
+def test_many_threads_load_without_reading_the_header_again(
+    place: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loading evaluates no header, which threads cannot safely do at once in CPython 3.11."""
+    rows = place(tmp_path, values(np.float64))
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("a header was read")
+
+    monkeypatch.setattr(ast, "literal_eval", refuse)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda start: rows.part(start, start + 3).load(), list(range(10)) * 20))
+    assert all(np.array_equal(X, values(np.float64)[i % 10 :][:3]) for i, X in enumerate(found))

@@ -155,7 +155,7 @@ class NpyTable(FileTable):
         """The file as it is, where it lies row by row in a usable type."""
         if self.by_columns or not is_usable(self.dtype):
             return None
-        return NpyRows(self.file, start, stop, self.shape[1], self.dtype)
+        return NpyRows(self.file, start, stop, self.shape[1], self.dtype, self.offset, self.shape[0])
 
 
 def open_npy(name: str, path: Path) -> NpyTable:
