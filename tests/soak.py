@@ -250,6 +250,8 @@ def main() -> int:
         asked.first,
         lambda done: time.monotonic() > end or (asked.trials is not None and done >= asked.trials),
     )
+    if not n_differences:
+        shutil.rmtree(parent)
     return 1 if n_differences else 0
 
 
