@@ -17,7 +17,7 @@ from kpca_stream.numerics.moments import Moments
 from kpca_stream.numerics.observation import Look, Observation
 from kpca_stream.numerics.sample import NO_LIMIT, Sample, hash_limit
 from kpca_stream.stages.sweep.windows import Progress, Sink, Total, look_at_all
-from kpca_stream.storage.chunked import create_array
+from kpca_stream.storage.chunked import check_description, create_array
 from kpca_stream.storage.compaction import close_gaps
 from kpca_stream.storage.rows import ArrayRows, Rows, ZarrRows
 from kpca_stream.storage.source import Source
@@ -215,6 +215,7 @@ def _rows_of_before(
     array = None if store is None else store.get("rows")
     if not isinstance(array, zarr.Array) or array.attrs.get("fingerprint") != fingerprint:
         return None
+    check_description(array)
     return ZarrRows.whole(array) if (array.shape, array.dtype) == (shape, dtype) else None
 
 
