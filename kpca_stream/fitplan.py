@@ -109,6 +109,7 @@ class FitPlan:
     method: Literal["dense", "lanczos"]
     with_store: bool
     memory_tasks: int = 0
+    in_place: bool = False
 
     @property
     def tol(self) -> float:
@@ -128,7 +129,7 @@ class FitPlan:
     @property
     def max_columns(self) -> int:
         """Krylov vectors held at once."""
-        return costs.krylov_columns(self.shape, self.settings.memory_limit)
+        return _max_columns(self.settings, self.shape)
 
     @property
     def n_start_landmarks(self) -> int:
@@ -151,6 +152,7 @@ class FitPlan:
             max_columns=self.max_columns,
             with_store=self.with_store,
             memory_tasks=self.memory_tasks,
+            in_place=self.in_place,
         )
 
     @property
@@ -206,9 +208,15 @@ class FitPlan:
 
 
 def make_plan(
-    settings: FitSettings, n_samples: int, n_features: int, dtype: np.dtype[Any], *, with_store: bool
+    settings: FitSettings,
+    n_samples: int,
+    n_features: int,
+    dtype: np.dtype[Any],
+    *,
+    with_store: bool,
+    in_place: bool = False,
 ) -> FitPlan:
-    """Make all choices for rows of this shape and type."""
+    """Make all choices for rows of this shape and type, which with `in_place` are used where they lie."""
     method = _method(settings, n_samples)
     precision = _precision(settings, n_samples, dtype)
     if method == "dense" and precision == "mixed":
@@ -222,7 +230,7 @@ def make_plan(
         precision == "mixed",
     )
     grid = costs.grid_for(shape, settings.tile_rows)
-    max_columns = costs.krylov_columns(shape, settings.memory_limit)
+    max_columns = _max_columns(settings, shape)
     budget = costs.tile_budget(
         shape, grid, method, memory_limit=settings.memory_limit, max_columns=max_columns
     )
@@ -236,7 +244,7 @@ def make_plan(
         )
     held = settings.storage == "auto" and storage != "memory" and method == "lanczos"
     memory_tasks = costs.tasks_in_memory(grid, shape.itemsize, budget) if held else 0
-    return FitPlan(settings, shape, grid, precision, storage, method, with_store, memory_tasks)
+    return FitPlan(settings, shape, grid, precision, storage, method, with_store, memory_tasks, in_place)
 
 
 def _method(settings: FitSettings, n_samples: int) -> Literal["dense", "lanczos"]:
@@ -262,6 +270,14 @@ def _precision(settings: FitSettings, n_samples: int, dtype: np.dtype[Any]) -> s
     if dtype in (np.float32, np.float16):
         return "float32"
     return "float64" if n_samples <= DENSE_ROWS or 0 < settings.tol < 1e-6 else "mixed"
+
+
+def _max_columns(settings: FitSettings, shape: costs.Shape) -> int:
+    """As many as the passes of a usual solve bring, a share's as many as it may need; then it restarts."""
+    most = costs.EXPECTED_PASSES * shape.width
+    if isinstance(settings.n_components, float):
+        most = max(most, settings.max_components + 4 * shape.width)
+    return min(most, costs.krylov_columns(shape, settings.memory_limit))
 
 
 def _count(settings: FitSettings, n_samples: int) -> int:

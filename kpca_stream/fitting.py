@@ -213,7 +213,15 @@ class _Fitting:
         dtype = self.plan.tile_dtype
         features = FeatureMap.of(self.kernel, self.looked.sample[chosen], dtype)
         width = block_columns(self._asked(), self.looked.n_samples)
-        return landmark_block(self.looked.rows, self.weights, features, width, dtype)
+        return landmark_block(
+            self.looked.rows,
+            self.weights,
+            features,
+            width,
+            dtype,
+            at_once=self.plan.at_once,
+            progress=self.reporter.step("landmarks"),
+        )
 
     def _centred(self, gram: Gram) -> CentredGram:
         epsilon = float(np.finfo(gram.dtype).eps)

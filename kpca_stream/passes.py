@@ -49,7 +49,7 @@ class Lazy(Sequence[Call]):
 
     def __getitem__(self, index: Any) -> Any:
         """Make one."""
-        return self.make(index)
+        return self.make(range(self.n_calls)[index])
 
 
 @dataclass

@@ -19,12 +19,12 @@ import numpy as np
 from kpca_stream import passes
 from kpca_stream.cluster import connect, release_memory, return_freed_memory, single_threaded_blas
 from kpca_stream.config import Config
-from kpca_stream.errors import ConfigError, DataError, KpcaStreamWarning
+from kpca_stream.errors import ConfigError, DataError, KpcaStreamError, KpcaStreamWarning
 from kpca_stream.fitting import Fit, FitSettings, fit, make_plan
 from kpca_stream.numerics.kernels import Preparation
-from kpca_stream.numerics.resolve import KernelSpec, make_kernel
+from kpca_stream.numerics.resolve import KernelSpec, make_kernel, resolve_kernel
 from kpca_stream.parameters import is_function_name
-from kpca_stream.preliminaries import early_refusal, look_at
+from kpca_stream.preliminaries import early_refusal, look_at, own_values, stays_in_place
 from kpca_stream.results import FitSummary, Plan, RunResult, ScoreSummary, as_json
 from kpca_stream.stages.scoring import PartResult, open_like, write_part
 from kpca_stream.stages.sweep import Sweep
@@ -59,10 +59,10 @@ def plan_config(config: Config, reporter: Reporter, *, shape: tuple[int, int] | 
     source = None if shape is not None else _training_source(config)
     n_samples, n_features = shape or _shape(source)
     dtype = np.dtype(np.float64) if source is None else source.original_dtype
-    plan = make_plan(settings, n_samples, n_features, dtype, with_store=True)
+    in_place = source is not None and stays_in_place(source, settings)
+    plan = make_plan(settings, n_samples, n_features, dtype, with_store=True, in_place=in_place)
     with _connected(config):
-        in_place = source is not None and source.rows() is not None
-        return plan_summary(config, plan, passes.n_workers(), in_place=in_place)
+        return plan_summary(config, plan, passes.n_workers())
 
 
 def fit_config(config: Config, reporter: Reporter, *, restart: bool = False) -> FitSummary:
@@ -116,14 +116,24 @@ def check_function(config: Config) -> None:
         make_kernel(settings_of(config).kernel, Preparation(), gamma=0.0)
 
 
-def fit_name(settings: FitSettings, looked: Sweep) -> str:
-    """A name that two fits share only if they must give the same basis."""
+def fit_name(settings: FitSettings, looked: Sweep, dtype: np.dtype[Any]) -> str:
+    """A name that two fits share only if they must give the same basis; `dtype` is that of the source."""
     unlike = {"kernel", "storage", "memory_limit", "disk_limit", "checkpoint_seconds", "merge_duplicates"}
     choices = {f.name: getattr(settings, f.name) for f in fields(settings) if f.name not in unlike}
     kernel = settings.kernel
     numbers = [kernel.name, kernel.gamma, kernel.degree, kernel.coef0]
+    plan = make_plan(settings, looked.n_samples, looked.n_features, dtype, with_store=True)
     facts = [looked.fingerprint, looked.n_seen, looked.n_distinct, looked.columns, numbers, choices]
+    facts += [plan.precision, _values_of_function(settings, looked)]
     return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def _values_of_function(settings: FitSettings, looked: Sweep) -> str | None:
+    """What tells a function of one's own from another one under its name."""
+    if not is_function_name(settings.kernel.name):
+        return None
+    kernel = resolve_kernel(settings.kernel, looked.moments, looked.sample, scale=settings.scale)
+    return own_values(kernel, looked.sample)
 
 
 class _Job(NamedTuple):
@@ -146,7 +156,7 @@ def _fitted(config: Config, job: _Job, reporter: Reporter, *, restart: bool) -> 
     with _run_store(config, reporter, restart=restart) as store, _recorded() as recorded:
         looked = look_at(source, settings, store, reporter, refusal=refusal)
         release_memory()
-        name = fit_name(settings, looked)
+        name = fit_name(settings, looked, source.original_dtype)
         version = None if restart else registry.find(name)
         if version is not None:
             registry.point(version)
@@ -252,7 +262,12 @@ def _run_store(config: Config, reporter: Reporter, *, restart: bool) -> Iterator
         store = RunStore.open(path)
         if swept := store.sweep():
             reporter.note(f"removed {len(swept)} leftovers of interrupted writes, the first {swept[0]}")
-        yield store
+        try:
+            yield store
+        except KpcaStreamError:
+            if not store.identity:  # refused before the first tile: what was written is of no use
+                RunStore.clear(path)
+            raise
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from kpca_stream.numerics.duplicates import Merging
 from kpca_stream.numerics.kernels import Kernel, Own
 from kpca_stream.stages.sweep import Sweep, sweep
 from kpca_stream.storage.layout import RunStore
+from kpca_stream.storage.rows import ArrayRows
 from kpca_stream.storage.source import Source
 from kpca_stream.telemetry import Reporter
 
@@ -24,7 +25,14 @@ Array = NDArray[Any]
 
 def planned(source: Source, settings: FitSettings, n_samples: int, *, with_store: bool) -> FitPlan:
     """The plan for `n_samples` rows of `source`; a ConfigError where the limits do not allow it."""
-    plan = make_plan(settings, n_samples, source.n_features, source.original_dtype, with_store=with_store)
+    plan = make_plan(
+        settings,
+        n_samples,
+        source.n_features,
+        source.original_dtype,
+        with_store=with_store,
+        in_place=stays_in_place(source, settings),
+    )
     if plan.refusals():
         raise ConfigError(f"{source.name}, {n_samples} rows: {'; '.join(plan.refusals())}")
     return plan
@@ -39,6 +47,12 @@ def early_refusal(source: Source, settings: FitSettings, *, with_store: bool) ->
             raise
         return error
     return None
+
+
+def stays_in_place(source: Source, settings: FitSettings) -> bool:
+    """Whether a run's store need not hold the rows, since they lie on disk as they are used."""
+    rows = source.rows()
+    return rows is not None and not isinstance(rows, ArrayRows) and settings.on_missing == "error"
 
 
 def look_at(
@@ -96,7 +110,7 @@ def check_weights(weights: Array | None, n_samples: int) -> None:
     if weights.shape != (n_samples,) or not np.isfinite(weights).all() or (weights <= 0).any():
         raise ConfigError(
             f"sample_weight: got shape {weights.shape} with values from {weights.min(initial=np.inf):.3g}, "
-            f"expected {n_samples} finite numbers ≥ 0, one for each row"
+            f"expected {n_samples} finite numbers > 0, one for each row"
         )
     if weights.sum() < 1 + 1e-6:
         raise ConfigError(
@@ -137,11 +151,11 @@ def identity(plan: FitPlan, kernel: Kernel, looked: Sweep) -> dict[str, Any]:
         **numbers,
         "precision": plan.precision,
         "tile_rows": plan.grid.tile_rows,
-        "own_values": _own_values(kernel, looked.sample),
+        "own_values": own_values(kernel, looked.sample),
     }
 
 
-def _own_values(kernel: Kernel, sample: Array) -> str | None:
+def own_values(kernel: Kernel, sample: Array) -> str | None:
     """A digest of some values of a kernel of one's own, which may change while its name stays."""
     if not isinstance(kernel, Own):
         return None

@@ -81,10 +81,9 @@ START_SECONDS = 1.0
 """Of a fit of any size: imports, the sweep, the basis."""
 
 
-def plan_summary(config: Config, plan: FitPlan, n_workers: int, *, in_place: bool) -> Plan:
-    """What a fit will cost with `n_workers` tasks at once; `in_place`: rows are used where they lie."""
+def plan_summary(config: Config, plan: FitPlan, n_workers: int) -> Plan:
+    """What a fit will cost with `n_workers` tasks at once."""
     f = plan.forecast
-    disk_rows = 0 if in_place else f.disk_rows
     return Plan(
         n_samples=plan.shape.n_samples,
         n_features=plan.shape.n_features,
@@ -95,10 +94,10 @@ def plan_summary(config: Config, plan: FitPlan, n_workers: int, *, in_place: boo
         tile_rows=plan.grid.tile_rows,
         n_tiles=plan.grid.n_tiles,
         n_tasks=plan.grid.n_tasks,
-        disk_rows=disk_rows,
+        disk_rows=f.disk_rows,
         disk_tiles=f.disk_tiles,
         disk_vectors=f.disk_vectors,
-        disk_total=disk_rows + f.disk_tiles + f.disk_vectors,
+        disk_total=f.disk_rows + f.disk_tiles + f.disk_vectors,
         memory_client=f.memory_client,
         memory_task=f.memory_task,
         memory_total=plan.memory_total(n_workers),

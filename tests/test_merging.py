@@ -288,7 +288,7 @@ def test_what_merging_cannot_rescue_is_refused(folder: Path) -> None:
     changes = {"limits.disk": 10**6, "data.train.path": str(folder / "train.csv")}
     with pytest.raises(ConfigError, match=r"of disk, limits\.disk is"):
         fitted(folder, "refused", changes)
-    assert sorted(path.name for path in (folder / "refused.zarr").iterdir()) == ["lock", "zarr.json"]
+    assert sorted(path.name for path in (folder / "refused.zarr").iterdir()) == ["lock"]
 
 
 def test_rows_that_must_be_merged_and_cannot_be(folder: Path) -> None:

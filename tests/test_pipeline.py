@@ -180,7 +180,7 @@ def test_an_own_function_that_changed_is_refused(folder: Path, monkeypatch: pyte
     sys.modules.pop("changing")
     (folder / "changing.py").write_text("def k(X, Y):\n    return 2.0 * (X @ Y.T)  # another one\n")
     with pytest.raises(DataError, match="own_values"):
-        fitted(folder, {**changes, "solver.n_components": 2})
+        fitted(folder, changes)
     sys.modules.pop("changing")
 
 
@@ -504,3 +504,16 @@ def test_an_asymmetric_matrix_is_refused_before_the_first_tile(folder: Path) -> 
     np.save(folder / "train.npy", K[:, :80])
     with pytest.raises(DataError, match=r"shape \(90, 80\)"):
         fitted(folder, {**changes, "gram.path": str(folder / "g2.zarr")})
+
+
+@pytest.mark.parametrize("text", ["a,b\n1,2\n3,nan\n5,6\n", "a,b\n1,2\n"])
+def test_refused_rows_leave_an_empty_store(text: str, tmp_path: Path) -> None:
+    """Rows that are refused at the first fit are not kept, and the repaired file fits in the same place."""
+    file = tmp_path / "train.csv"
+    file.write_text(text)
+    changes = {"data.train.path": str(file), "solver.n_components": 1, "score": None}
+    with pytest.raises(DataError, match=r"train\.csv"):
+        fitted(tmp_path, changes)
+    assert {entry.name for entry in (tmp_path / "gram.zarr").iterdir()} == {"lock"}
+    file.write_text("a,b\n1,2\n3,4\n5,7\n")
+    assert fitted(tmp_path, changes).n_samples == 3

@@ -25,6 +25,8 @@ RETAINED_BYTES = 32 * 2**20
 """What the allocator keeps of freed blocks for each thread, at most."""
 MAX_TASKS = 5000
 EXPECTED_PASSES = 8
+LEAST_BLOCKS = 4
+"""Blocks that a restarted basis holds at least, whatever the limit."""
 CHECKPOINT_COPIES = 2
 STORING_COST = 2.0
 """How much faster than computing again reading must be to be worth the writing and the disk."""
@@ -134,6 +136,7 @@ def forecast(
     max_columns: int,
     with_store: bool,
     memory_tasks: int = 0,
+    in_place: bool = False,
 ) -> Forecast:
     """The forecast of a fit by `method`, tiles in `storage`, those of the first `memory_tasks` in memory."""
     n_samples, itemsize = shape.n_samples, shape.itemsize
@@ -146,7 +149,7 @@ def forecast(
     read = again * itemsize / READ_BYTES_PER_SECOND if storage == "zarr" else 0.0
     vectors = n_samples * (shape.width + 1) * 8
     return Forecast(
-        disk_rows=n_samples * shape.n_features * 8 if with_store else 0,
+        disk_rows=n_samples * shape.n_features * 8 if with_store and not in_place else 0,
         disk_tiles=triangle if storage == "zarr" else 0,
         disk_vectors=vectors * (passes + CHECKPOINT_COPIES) if with_store else 0,
         memory_start=start_bytes(shape),
@@ -173,7 +176,7 @@ def client_bytes(shape: Shape, method: str, max_columns: int) -> int:
     sample += min(sample, RETAINED_BYTES)
     if method == "dense":
         return sample + dense_bytes(shape.n_samples)
-    columns = min(max_columns, EXPECTED_PASSES * shape.width)
+    columns = max(max_columns, LEAST_BLOCKS * shape.width)
     krylov = 2 * shape.n_samples * columns * shape.widest
     return sample + krylov + 6 * shape.n_samples * (shape.width + 1) * 8
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from kpca_stream.numerics.kernels import Kernel, Operand
+from kpca_stream.numerics.kernels import Kernel
 
 Array = NDArray[Any]
 
@@ -39,11 +39,12 @@ class FeatureMap:
         kept = sigma > sigma[-1] * len(sigma) * np.finfo(dtype).eps
         return cls(kernel, landmarks, U[:, kept] / np.sqrt(sigma[kept]))
 
-    def similarities(self, A: Operand, dtype: DTypeLike) -> Array:
-        """k_Z(x) of the rows of A, (n_rows, m)."""
-        K = np.empty((len(A), len(self.landmarks)), dtype=dtype)
-        self.kernel.fill(A, self.kernel.operand(self.landmarks, dtype), K)
-        return K
+
+def similarities(kernel: Kernel, landmarks: Array, X: Array, dtype: DTypeLike) -> Array:
+    """k_Z(x) of rows X, (n_rows, m)."""
+    K = np.empty((len(X), len(landmarks)), dtype=dtype)
+    kernel.fill(kernel.operand(X, dtype), kernel.operand(landmarks, dtype), K)
+    return K
 
 
 @dataclass(frozen=True, eq=False)
