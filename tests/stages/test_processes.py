@@ -64,9 +64,8 @@ def test_precomputed_matrices_are_checked_and_multiplied_alike(two_processes: Cl
     grid = TileGrid(N_ROWS, 700)
 
     def product() -> Any:
-        return Gram(
-            ArrayRows(K), Precomputed(Preparation()), grid, np.dtype(np.float64), "recompute"
-        ).multiply(V)
+        gram = Gram(K, Precomputed(Preparation()), grid, np.dtype(np.float64), "recompute")
+        return gram.multiply(V)
 
     found, expected = both(product)
     assert np.array_equal(found, expected)
