@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Self
 
@@ -191,15 +191,14 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         X, weights, self._kept = without_zero_weights(X, sample_weight, square=self._is_precomputed)
         if isinstance(X, np.ndarray) and not self._is_precomputed:
             X = np.array(X, order="C")  # the model's own: what the caller does to his later changes no score
-        with self._scheduler():
+        with self._scheduler(), self._workspace() as work:
             source, folder = as_source(X, settings.memory_limit, getattr(self, "feature_names_in_", None))
-            work = TemporaryFolder() if self.storage == "zarr" else None
             store = None if work is None else RunStore.open(work.path / "gram.zarr")
             found = fit(source, settings, store=store, weights=weights)
             places = None
             if found.n_distinct is not None and found.basis.rows is not None:
                 places = places_among(source, found.basis.rows)
-        basis = found.basis if work is None else _without(work, found.basis)
+            basis = found.basis if work is None else _without(work, found.basis)
         self._weights = weights
         self._take(found, FittedBasis(basis, folder), places)
         self.X_fit_ = X
@@ -296,6 +295,18 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if reset or self._kept is None or not self._is_precomputed:
             return X
         return da.from_array(X)[:, self._kept] if is_out_of_core(X) else X[:, self._kept]
+
+    @contextmanager
+    def _workspace(self) -> Iterator[TemporaryFolder | None]:
+        """A folder for the time of a fit that keeps its tiles on disk."""
+        if self.storage != "zarr":
+            yield None
+            return
+        work = TemporaryFolder()
+        try:
+            yield work
+        finally:
+            work.remove()
 
     def _scheduler(self) -> Any:
         if self.n_jobs is None:

@@ -32,11 +32,11 @@ IN_MEMORY_SHARE = 0.25
 
 
 class TemporaryFolder:
-    """A folder that is removed with the last object that holds this one."""
+    """A folder that is removed with the last object that holds this one, or before, when it is told to."""
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="kpca-stream-"))
-        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+        self.remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
 def is_out_of_core(X: Any) -> bool:

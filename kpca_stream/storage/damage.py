@@ -21,6 +21,7 @@ FAULTS: tuple[type[Exception], ...] = (
     OSError,
     RuntimeError,
     SyntaxError,
+    SystemError,  # of codecs that believe a negative size
     TypeError,
     ValueError,
     lzma.LZMAError,

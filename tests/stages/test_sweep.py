@@ -186,6 +186,16 @@ def test_rows_of_another_type_are_not_taken_for_these(store: zarr.Group) -> None
     assert len({one.fingerprint for one in found}) == 1
 
 
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]"])
+def test_a_damaged_description_of_rows_is_named(content: bytes, store: zarr.Group, tmp_path: Path) -> None:
+    """Rows of before whose metadata cannot be read are an error that names the file and the remedy."""
+    source = open_source(np.arange(12.0).reshape(6, 2))
+    sweep(source, seed=0, store=store)
+    (tmp_path / "store.zarr" / "rows" / "zarr.json").write_bytes(content)
+    with pytest.raises(DataError, match=r"rows/zarr.json is damaged .*--restart"):
+        sweep(source, seed=0, store=store, claimed=lambda *_: None)
+
+
 def test_rows_of_before_are_not_written_again(
     files: dict[str, Path], store: zarr.Group, tmp_path: Path
 ) -> None:

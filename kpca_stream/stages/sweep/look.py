@@ -17,8 +17,9 @@ from kpca_stream.numerics.moments import Moments
 from kpca_stream.numerics.observation import Look, Observation
 from kpca_stream.numerics.sample import NO_LIMIT, Sample, hash_limit
 from kpca_stream.stages.sweep.windows import Progress, Sink, Total, look_at_all
-from kpca_stream.storage.chunked import check_description, create_array
+from kpca_stream.storage.chunked import REMEDY, check_description, create_array
 from kpca_stream.storage.compaction import close_gaps
+from kpca_stream.storage.damage import told_as
 from kpca_stream.storage.rows import ArrayRows, Rows, ZarrRows
 from kpca_stream.storage.source import Source
 from kpca_stream.storage.sources.table import WINDOW_ROWS, block_rows
@@ -212,7 +213,10 @@ def _rows_of_before(
     store: zarr.Group | None, fingerprint: str | None, shape: tuple[int, ...], dtype: np.dtype[Any]
 ) -> Rows | None:
     """Rows that an earlier look at the same source, cast to the same type, wrote to the end."""
-    array = None if store is None else store.get("rows")
+    if store is None:
+        return None
+    with told_as(f"{store.store_path}/rows/zarr.json is damaged", REMEDY):
+        array = store.get("rows")
     if not isinstance(array, zarr.Array) or array.attrs.get("fingerprint") != fingerprint:
         return None
     check_description(array)
