@@ -134,7 +134,7 @@ class _Fitting:
     def result(self) -> Fit:
         """Solve, check, and put the basis together."""
         pairs, means = self._dense() if self.plan.method == "dense" else self._lanczos()
-        trace = float(self.weights @ self.diagonal - self.weights.sum() * means.grand_mean)
+        trace = means.trace(self.diagonal, self.weights)
         largest_entry = float((self.weights * np.abs(self.diagonal)).max())
         pairs = with_centred_direction(pairs, self.weights)
         pairs = judged(pairs, self.plan, self.kernel, trace=trace, largest_entry=largest_entry)
@@ -175,7 +175,7 @@ class _Fitting:
     def _dense(self) -> tuple[Eigenpairs, Means]:
         K = self.gram.assemble()
         means = Means.of(K @ self.weights, self.weights)
-        trace = float(self.weights @ self.diagonal - self.weights.sum() * means.grand_mean)
+        trace = means.trace(self.diagonal, self.weights)
         settings = self.plan.settings
         wanted = wanted_components(self._asked(), settings.max_components, lambda: trace)
         reflection = Reflection.of(np.sqrt(self.weights / self.weights.sum()))

@@ -35,6 +35,10 @@ class Means:
         row_means = row_sums / total
         return cls(row_means, float(weights @ row_means / total))
 
+    def trace(self, diagonal: Array, weights: Array) -> float:
+        """Tr K̃ = Σ w_i K_ii − N·m, given K_ii (n,) and w (n,)."""
+        return float(weights @ diagonal - weights.sum() * self.grand_mean)
+
     def unreduced(self, offset: Array, weights: Array) -> Means:
         """The means of K from those of K', k = k' + a(x) + a(y), given a(x_i) (n,)."""
         mean = float(weights @ offset / weights.sum())
@@ -86,7 +90,7 @@ class CentredGram:
     @property
     def trace(self) -> float:
         """The sum of all eigenvalues, tr K̃ = Σ w_i K_ii − N·m."""
-        return float(self.weights @ self.diagonal - self.total * self.means.grand_mean)
+        return self.means.trace(self.diagonal, self.weights)
 
     def __call__(self, V: Array) -> Array:
         """K̃·V for V (n, w)."""
