@@ -1,8 +1,9 @@
 """A pass is a sequence of small graphs whose results are folded in index order.
 
 Serves every stage: building and multiplying tiles, sweeping rows, scoring. No more than twice the
-number of workers partial results are alive, any Dask scheduler will do, and since results are
-folded in index order the sums are the same to the bit on every scheduler and after every restart.
+number of workers partial results are alive, a few times more while tasks are short and results small; any
+Dask scheduler will do, and since results are folded in index order the sums are the same to the bit on every
+scheduler and after every restart.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import itertools
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any, NamedTuple
 
 import dask
@@ -20,6 +21,11 @@ from dask.delayed import delayed
 from dask.system import CPU_COUNT
 
 COMMIT_SECONDS = 60.0
+WINDOW_SECONDS = 0.5
+"""Shorter windows are widened: every one ends with workers that wait for each other."""
+WINDOW_BYTES = 32 * 2**20
+WIDEST_WINDOW = 8
+"""Times the usual width."""
 
 
 class Call(NamedTuple):
@@ -120,15 +126,18 @@ def run(
     progress : callable, optional
         ``progress(done, total)`` after every window.
     at_once : int, optional
-        Upper limit of tasks alive at once, where memory allows fewer than twice the workers.
+        Upper limit of tasks alive at once, where memory allows no more.
     prepare : callable, optional
         Called with the indices of a window before its calls are asked for.
     """
-    first = commit.first if commit else 0
-    for window in _windows(first, len(calls), at_once):
+    windows = _Windows(commit.first if commit else 0, len(calls), at_once)
+    for window in windows:
         if prepare:
             prepare(window)
-        for index, result in zip(window, compute([calls[i] for i in window]), strict=True):
+        began = time.monotonic()
+        results = compute([calls[i] for i in window])
+        windows.widen(time.monotonic() - began, results)
+        for index, result in zip(window, results, strict=True):
             fold(index, result)
         if commit:
             commit.after(window.stop)
@@ -165,9 +174,31 @@ def _is_trivial(calls: Sequence[Call]) -> bool:
     return len(calls) == 1 and not any(map(_is_lazy, calls[0].arguments)) and _active_client() is None
 
 
-def _windows(first: int, n_calls: int, at_once: int | None) -> Iterator[range]:
-    width = 2 * n_workers()
-    if at_once is not None:
-        width = max(1, min(width, at_once))
-    for start in range(first, n_calls, width):
-        yield range(start, min(start + width, n_calls))
+class _Windows:
+    """The ranges of calls that run together: two a worker, more as long as they are short and small."""
+
+    def __init__(self, first: int, n_calls: int, at_once: int | None) -> None:
+        self.next, self.n_calls = first, n_calls
+        self.width = 2 * n_workers()
+        self.widest = WIDEST_WINDOW * self.width
+        if at_once is not None:
+            self.width, self.widest = (max(1, min(width, at_once)) for width in (self.width, self.widest))
+
+    def __iter__(self) -> Iterator[range]:
+        while self.next < self.n_calls:
+            window = range(self.next, min(self.next + self.width, self.n_calls))
+            self.next = window.stop
+            yield window
+
+    def widen(self, seconds: float, results: Sequence[Any]) -> None:
+        """Take the next window wider, if the last one was short and twice its results are small."""
+        if seconds < WINDOW_SECONDS and self.width < self.widest and 2 * _size(results) < WINDOW_BYTES:
+            self.width = min(2 * self.width, self.widest)
+
+
+def _size(value: Any) -> int:
+    """Bytes of the arrays in results, as deep as tuples, lists and plain objects go."""
+    if hasattr(value, "nbytes"):
+        return int(value.nbytes)
+    inner = value if isinstance(value, tuple | list) else vars(value).values() if is_dataclass(value) else ()
+    return sum(map(_size, inner))

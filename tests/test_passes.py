@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import dask
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from kpca_stream import passes
 
@@ -85,9 +87,12 @@ def test_folding_happens_in_the_caller() -> None:
     assert seen == {threading.get_ident()}
 
 
-@pytest.mark.parametrize(("at_once", "width"), [(None, 4), (3, 3), (1, 1), (0, 1), (50, 4)])
-def test_no_more_than_a_window_is_alive(at_once: int | None, width: int) -> None:
-    """Calls are made a window at a time, at most twice the workers, after the window before was folded."""
+@pytest.mark.parametrize(
+    ("at_once", "widths"),
+    [(None, [4, 6]), (3, [3, 3, 3, 1]), (1, [1] * 10), (0, [1] * 10), (5, [4, 5, 1]), (50, [4, 6])],
+)
+def test_no_more_than_a_window_is_alive(at_once: int | None, widths: list[int]) -> None:
+    """Calls are made a window at a time, after the window before was folded; short ones grow to the limit."""
     events: list[Any] = []
     passes.run(
         Lazy(10, events),
@@ -97,11 +102,37 @@ def test_no_more_than_a_window_is_alive(at_once: int | None, width: int) -> None
         progress=lambda done, total: events.append(("done", done, total)),
     )
     expected: list[Any] = []
-    for start in range(0, 10, width):
-        window = range(start, min(start + width, 10))
+    ends = list(itertools.accumulate(widths))
+    for start, end in zip([0, *ends[:-1]], ends, strict=True):
+        window = range(start, end)
         expected += [("prepared", window), *(("asked", i) for i in window), *(("folded", i) for i in window)]
         expected.append(("done", window.stop, 10))
     assert events == expected
+
+
+def slow(index: int) -> int:
+    """A task that takes a while."""
+    time.sleep(0.05)
+    return index
+
+
+def large(_: int) -> tuple[NDArray[Any], ...]:
+    """A task whose result is not small."""
+    return (np.zeros(2**18),)
+
+
+@pytest.mark.parametrize("task", [slow, large])
+def test_windows_of_long_tasks_or_large_results_stay(task: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice the workers and no more are alive where tasks take their time, or results their memory."""
+    monkeypatch.setattr(passes, "WINDOW_SECONDS", 0.05 if task is slow else 60.0)
+    monkeypatch.setattr(passes, "WINDOW_BYTES", 2**24)
+    seen: list[int] = []
+    passes.run(
+        [passes.Call(task, (index,)) for index in range(12)],
+        lambda *_: None,
+        prepare=lambda window: seen.append(len(window)),
+    )
+    assert seen == [4, 4, 4]
 
 
 def test_commit_is_after_folding_and_before_progress() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from zarr.storage import LocalStore
 
 from kpca_stream.errors import DataError
 from kpca_stream.numerics.tiles import Tile, TileGrid
+from kpca_stream.storage.whole import written_whole
 
 Array = NDArray[Any]
 
@@ -133,15 +133,9 @@ def _read_chunk(file: Path, tiles: zarr.Array[Any]) -> Array | None:
 
 def _write_chunk(file: Path, T: Array) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_name(f"{file.name}.{uuid.uuid4().hex}.partial")
-    try:
-        with partial.open("wb") as target:
-            target.write(T.data)
-            target.write(google_crc32c.value(T).to_bytes(CHECKSUM_BYTES, "little"))
-        partial.replace(file)
-    except OSError:
-        partial.unlink(missing_ok=True)
-        raise
+    with written_whole(file, synced=False) as target:
+        target.write(T.data)
+        target.write(google_crc32c.value(T).to_bytes(CHECKSUM_BYTES, "little"))
 
 
 def _padded(T: Array, tiles: zarr.Array[Any]) -> Array:

@@ -16,10 +16,11 @@ LEFTOVER_SECONDS = 86400.0
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[BinaryIO]:
+def written_whole(path: Path, *, synced: bool = True) -> Iterator[BinaryIO]:
     """A file to write to, which takes the name `path` when the block ends: written beside it and synced.
 
-    If the block fails, what lay at `path` stays, and nothing is left of the new one.
+    If the block fails, what lay at `path` stays, and nothing is left of the new one. One that is not `synced`
+    is on its way to the disk; a power failure may leave it cut, which a checksum must tell.
 
     Raises
     ------
@@ -31,10 +32,17 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
         with naming(path), partial.open("wb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            _send(file.fileno(), synced=synced)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _send(descriptor: int, *, synced: bool) -> None:
+    if synced:
+        os.fsync(descriptor)
+    else:  # has the system begin to write, while the caller goes on computing
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 @contextmanager
