@@ -78,7 +78,7 @@ class FittedBasis:
         self._basis = basis
         self._resource = resource
         self.columns = basis.columns
-        self.n_samples = basis.n_samples
+        self.n_rows = basis.n_rows
         self.n_components = basis.n_components
         self.eigenvalues = basis.eigenvalues
         self.explained_variance = basis.explained_variance
@@ -194,7 +194,7 @@ class FittedBasis:
         return X[list(self.columns)]
 
     def _check_width(self, n_features: int) -> None:
-        expected = self.n_samples if self._is_precomputed else len(self.columns)
+        expected = self.n_rows if self._is_precomputed else len(self.columns)
         if n_features != expected:
             what = (
                 "one for each training row" if self._is_precomputed else "those that the basis was fitted on"
@@ -216,7 +216,7 @@ def load_basis(path: str | Path) -> FittedBasis:
         If there is none, or it is damaged or of another format.
     """
     basis = open_basis(Path(path))
-    n_bytes = 8 * basis.n_samples * (len(basis.columns) + basis.n_components)
+    n_bytes = 8 * basis.n_rows * (len(basis.columns) + basis.n_components)
     return FittedBasis(basis.in_memory() if n_bytes <= IN_MEMORY_BYTES else basis)
 
 

@@ -152,7 +152,7 @@ def _basis_checks(path: Path, reporter: Reporter) -> list[Check]:
     readable = _attempted("arrays", lambda: _read_basis(basis))
     if not readable.ok:
         return [readable]
-    weights = np.ones(basis.n_samples) if basis.weights is None else basis.weights
+    weights = np.ones(basis.n_rows) if basis.weights is None else basis.weights
     a = basis.coefficients.load() * np.sqrt(basis.eigenvalues) / np.sqrt(weights)[:, None]
     overlap = float(np.abs(a.T @ a - np.eye(basis.n_components)).max())
     centred = float(np.abs(np.sqrt(weights) @ a).max() / np.sqrt(weights.sum()))
@@ -175,7 +175,7 @@ def _product_checks(basis: Basis, a: Array, weights: Array, reporter: Reporter) 
         return [Check(name="rows", ok=False, detail="missing")]
     dtype = np.dtype(basis.precision)
     shape = costs.Shape(
-        basis.n_samples, len(basis.columns), basis.n_components, basis.kernel.name, dtype.itemsize
+        basis.n_rows, len(basis.columns), basis.n_components, basis.kernel.name, dtype.itemsize
     )
     gram = Gram(basis.rows, basis.kernel, costs.grid_for(shape), dtype, "recompute", step=reporter.step)
     diagonal, offset = gram.terms()
@@ -223,7 +223,7 @@ def _read_basis(basis: Basis) -> str:
     for _, rows, _, _ in basis.blocks():
         if rows is not None:
             rows.load()
-    return f"{basis.n_samples} rows, {basis.n_components} components, checksums hold"
+    return f"{basis.n_rows} rows, {basis.n_components} components, checksums hold"
 
 
 def _close(

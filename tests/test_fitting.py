@@ -195,7 +195,7 @@ def test_dropped_rows_leave_the_model_of_the_others() -> None:
     with pytest.raises(DataError, match=r"3 rows have missing or infinite values; the first is .*row 17"):
         fitted(X)
     found = fitted(X, on_missing="drop")
-    assert (found.n_dropped, found.basis.n_samples) == (3, 597)
+    assert (found.n_dropped, found.basis.n_rows) == (3, 597)
     expected = fitted(X[np.isfinite(X).all(axis=1)])
     np.testing.assert_allclose(found.basis.eigenvalues, expected.basis.eigenvalues, rtol=1e-12)
 

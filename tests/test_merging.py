@@ -74,7 +74,7 @@ def both(rows: Any, *, weights: Array | None = None, **parameters: Any) -> tuple
 def test_merged_rows_give_the_same_model(kernel: str, eigen_solver: str, weights: Array | None) -> None:
     """Attributes, scores, errors and thresholds are those of all rows, with weights and without."""
     plain, merged = both(X, weights=weights, n_components=2, kernel=kernel, eigen_solver=eigen_solver)
-    assert merged._model.n_samples == 40
+    assert merged._model.n_rows == 40
     assert_same(plain, merged)
 
 
@@ -144,7 +144,7 @@ def test_one_duplicate_in_iris() -> None:
     models = {
         merge: KernelPCA(4, kernel="rbf", merge_duplicates=merge).fit(iris) for merge in (False, "auto", True)
     }
-    assert {merge: model._model.n_samples for merge, model in models.items()} == {
+    assert {merge: model._model.n_rows for merge, model in models.items()} == {
         False: 150,
         "auto": 150,
         True: 149,
@@ -164,7 +164,7 @@ def test_a_precomputed_matrix_is_never_merged() -> None:
     """Equal rows of a given matrix stay apart."""
     K = X[:50] @ X[:50].T
     plain, merged = both(K, n_components=3, kernel="precomputed")
-    assert merged._model.n_samples == 50
+    assert merged._model.n_rows == 50
     np.testing.assert_array_equal(plain.eigenvectors_, merged.eigenvectors_)
 
 
@@ -173,7 +173,7 @@ def test_a_saved_basis_of_merged_rows(tmp_path: Path) -> None:
     model = KernelPCA(3, kernel="rbf", merge_duplicates=True).fit(X)
     model.save(tmp_path / "basis.zarr")
     basis = load_basis(tmp_path / "basis.zarr")
-    assert basis.n_samples == 40
+    assert basis.n_rows == 40
     np.testing.assert_allclose(basis.transform(X_NEW), model.transform(X_NEW), atol=1e-14)
     assert verify_store(tmp_path / "basis.zarr", silent()).ok
 

@@ -54,7 +54,7 @@ class BasisAddress:
     def of(cls, path: Path, memory: int) -> Self:
         """The basis at `path`, to be loaded where it takes no more than `memory` bytes."""
         basis = open_basis(path)
-        n_bytes = 8 * basis.n_samples * (len(basis.columns) + basis.n_components)
+        n_bytes = 8 * basis.n_rows * (len(basis.columns) + basis.n_components)
         return cls(Path(path).absolute(), n_bytes <= memory, (Path(path) / "zarr.json").stat().st_mtime_ns)
 
     def open(self) -> Basis:
@@ -133,7 +133,8 @@ def _attributes(basis: Basis) -> dict[str, Any]:
         "kernel": {"name": kernel.name, **numbers, **own},
         "precision": basis.precision,
         "columns": list(basis.columns),
-        "n_samples": basis.n_samples,
+        "n_rows": basis.n_rows,
+        "total_weight": basis.total_weight,
         "reduced_grand_mean": basis.reduced_grand_mean,
         "grand_mean": basis.grand_mean,
         "trace": basis.trace,
@@ -245,7 +246,8 @@ def _basis(content: dict[str, Any], arrays: dict[str, zarr.Array[Any]]) -> Basis
         kernel=_kernel(content["kernel"], Preparation(small.get("centre"), small.get("multiplier"))),
         precision=content["precision"],
         columns=tuple(content["columns"]),
-        n_samples=content["n_samples"],
+        n_rows=content["n_rows"],
+        total_weight=content["total_weight"],
         rows=ZarrRows.whole(arrays["rows"]) if "rows" in arrays else None,
         coefficients=ZarrRows.whole(arrays["coefficients"]),
         weights=small.get("weights"),

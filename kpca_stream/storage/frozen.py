@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from kpca_stream.numerics.kernels import Kernel
 from kpca_stream.numerics.novelty import Thresholds
+from kpca_stream.numerics.nystrom import Statistics
 from kpca_stream.storage.rows import ArrayRows, Rows
 
 Array = NDArray[Any]
@@ -22,8 +23,44 @@ LEAST_CHUNK_ROWS = 64
 
 
 @dataclass(frozen=True, eq=False)
+class Accumulated:
+    """What a Nyström basis was made from: sums to which further rows, or those of another basis, are added.
+
+    Parameters
+    ----------
+    total, tau, offset : float
+        Σ w, Σ w k'(x, x), Σ w a(x) over all training rows.
+    centre, s : ndarray of shape (m,)
+        The provisional mean c of k_Z, and Σ w (k_Z − c).
+    G : Rows
+        Σ w (k_Z − c)(k_Z − c)ᵀ, (m, m), read when it is asked for.
+    sample : Rows
+        Some of the training rows (q, d), from which thresholds are taken; for a precomputed kernel none.
+    sample_weights : ndarray of shape (q,)
+        How many training rows each of them stands for.
+    """
+
+    total: float
+    tau: float
+    offset: float
+    centre: Array
+    s: Array
+    G: Rows
+    sample: Rows
+    sample_weights: Array
+
+    def statistics(self) -> Statistics:
+        """The sums as a value."""
+        return Statistics(
+            total=self.total, s=self.s, G=self.G.load(), tau=self.tau, offset=self.offset, centre=self.centre
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class Basis:
     """A fitted basis.
+
+    The rows that it is spanned by are the training rows, or for Nyström the landmarks.
 
     Parameters
     ----------
@@ -33,34 +70,40 @@ class Basis:
         In which kernel values are computed at scoring.
     columns : tuple of str
         Names of the columns, in order.
-    n_samples : int
-        Training rows.
+    n_rows : int
+        Rows that it is spanned by.
+    total_weight : float
+        N = Σ w: the number of rows that were seen, copies counted.
     rows : Rows or None
-        The training rows (n, d); None for a precomputed kernel.
+        These rows (n, d); None for a precomputed kernel.
     coefficients : Rows
-        α (n, k), float64.
+        α (n, k), float64; of landmarks B.
     weights : ndarray of shape (n,) or None
-        None stands for ones.
+        Σ w_i φ(x_i)/N is the centre in feature space: the weights of the training rows, None for ones; of
+        landmarks those of the projected mean.
     eigenvalues : ndarray of shape (k,)
         Of the centred Gram matrix, positive, largest first.
     centring : ndarray of shape (k,)
         αᵀm of the reduced kernel.
     reduced_grand_mean : float
-        Grand mean of the reduced kernel.
+        The squared length of the centre, by the reduced kernel.
     row_means : ndarray of shape (n,)
-        Of K itself.
+        Of K itself: the mean of k(x_i, x) over all training rows x.
     grand_mean, trace : float
-        Of K itself; of the centred matrix.
+        Of K itself; of the centred matrix. For Nyström bounds, from below and from above.
     thresholds : Thresholds
         Of reconstruction error and T².
     facts : dict
         How it was made: source, fingerprint, method, passes, residuals.
+    accumulated : Accumulated or None
+        Only of a Nyström basis.
     """
 
     kernel: Kernel
     precision: str
     columns: tuple[str, ...]
-    n_samples: int
+    n_rows: int
+    total_weight: float
     rows: Rows | None
     coefficients: Rows
     weights: Array | None
@@ -72,16 +115,12 @@ class Basis:
     trace: float
     thresholds: Thresholds
     facts: dict[str, Any]
+    accumulated: Accumulated | None = None
 
     @property
     def n_components(self) -> int:
         """Components kept."""
         return len(self.eigenvalues)
-
-    @property
-    def total_weight(self) -> float:
-        """N = Σ w: the number of rows that were seen, copies counted."""
-        return float(self.n_samples if self.weights is None else self.weights.sum())
 
     @property
     def explained_variance(self) -> Array:
@@ -90,7 +129,7 @@ class Basis:
 
     @property
     def explained_variance_ratio(self) -> Array:
-        """μ_j/tr K̃, shape (k,)."""
+        """μ_j/tr K̃, shape (k,); for Nyström a lower bound."""
         return self.eigenvalues / self.trace if self.trace > 0 else np.zeros_like(self.eigenvalues)
 
     @property
@@ -102,9 +141,9 @@ class Basis:
         return chunk_rows
 
     def blocks(self) -> Iterator[tuple[tuple[int, int], Rows | None, Array, Array]]:
-        """Training rows in order: address, rows, coefficients (b, k) and weights (b,) of each block."""
-        for start in range(0, self.n_samples, self.chunk_rows):
-            address = start, min(start + self.chunk_rows, self.n_samples)
+        """Its rows in order: address, rows, coefficients (b, k) and weights (b,) of each block."""
+        for start in range(0, self.n_rows, self.chunk_rows):
+            address = start, min(start + self.chunk_rows, self.n_rows)
             weights = np.ones(address[1] - start) if self.weights is None else self.weights[slice(*address)]
             rows = None if self.rows is None else self.rows.part(*address)
             yield address, rows, self.coefficients.part(*address).load(), weights

@@ -185,7 +185,7 @@ def test_a_save_that_fails_leaves_no_basis(tmp_path: Path) -> None:
         save_basis(basis, tmp_path / "b")
     assert not (tmp_path / "b").exists()
     save_basis(fitted(), tmp_path / "b")
-    assert open_basis(tmp_path / "b").n_samples == len(X)
+    assert open_basis(tmp_path / "b").n_rows == len(X)
 
 
 def test_a_flipped_bit_in_any_file_is_never_scored_with(saved: Path) -> None:
@@ -257,7 +257,7 @@ def test_facts_and_names_come_back(saved: Path) -> None:
     basis, opened = fitted(), open_basis(saved)
     assert opened.columns == ("0", "1", "2")
     assert opened.facts == json.loads(json.dumps(basis.facts))
-    for name in ("grand_mean", "reduced_grand_mean", "trace", "n_samples", "precision"):
+    for name in ("grand_mean", "reduced_grand_mean", "trace", "n_rows", "total_weight", "precision"):
         assert getattr(opened, name) == getattr(basis, name)
     for name in ("eigenvalues", "row_means", "centring", "explained_variance", "explained_variance_ratio"):
         np.testing.assert_array_equal(getattr(opened, name), getattr(basis, name))

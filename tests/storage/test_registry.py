@@ -41,7 +41,7 @@ def test_versions_are_numbered_in_their_order(registry: Registry, basis: Basis) 
     assert [registry.publish(basis, named(text)) for text in ("a", "b", "a")] == [1, 2, 3]
     assert registry.versions() == [1, 2, 3]
     assert registry.manifest(2) == {"version": 2, "fit": "b", "of": 2}
-    assert open_basis(registry.basis_path(3)).n_samples == 30
+    assert open_basis(registry.basis_path(3)).n_rows == 30
     assert registry.find("a") == 3
     assert registry.find("c") is None
 
