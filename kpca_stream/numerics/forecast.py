@@ -97,13 +97,17 @@ def grid_for(shape: Shape, tile_rows: int | None = None) -> TileGrid:
     tile_rows = min(tile_rows or automatic_tile_rows(shape), shape.n_samples)
     seconds = shape.evaluation_seconds + shape.multiplication_seconds
     n_values = shape.n_samples**2 / 2
-    target = min(max(n_values * seconds / 128, 0.02), 1.0)
-    target = max(target, n_values * seconds / MAX_TASKS)
+    target = task_seconds(n_values * seconds)
     tiles_per_block = max(1, round(float(np.sqrt(target / seconds)) / tile_rows))
     grid = TileGrid(shape.n_samples, tile_rows, tiles_per_block)
     while grid.n_tasks > MAX_TASKS:
         grid = TileGrid(shape.n_samples, tile_rows, grid.tiles_per_block + 1)
     return grid
+
+
+def task_seconds(pass_seconds: float) -> float:
+    """How long a task of a pass shall take, of which all tasks take so long."""
+    return max(min(max(pass_seconds / 128, 0.02), 1.0), pass_seconds / MAX_TASKS)
 
 
 def automatic_tile_rows(shape: Shape) -> int:

@@ -1,13 +1,20 @@
-"""Nyström pieces: a feature map from landmarks, and statistics of it that add up over any cut of the rows."""
+"""Nyström: a feature map from landmarks, statistics that add up over any cut of the rows, their eigenpairs.
+
+All is in terms of the reduced kernel k'. Where that is not positive semidefinite itself (a constant was taken
+off), the features are taken about an origin in the span of the landmarks, their mean: the centred Gram
+matrix is the same.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from kpca_stream.errors import DataError
 from kpca_stream.numerics.kernels import Kernel
 
 Array = NDArray[Any]
@@ -15,75 +22,276 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class FeatureMap:
-    """f(x) = Pᵀ k_Z(x) with K_mm = U Σ Uᵀ and P = U Σ^(−1/2), so that f(x)·f(y) approximates k(x, y).
+    """f(x) = Pᵀ(k_Z(x) − K_mm u) with K_mm = U Σ Uᵀ and P = U Σ^(−1/2): f(x)·f(y) approximates k(x, y).
 
-    Williams and Seeger (2001), Using the Nyström method to speed up kernel machines.
+    Williams and Seeger (2001), Using the Nyström method to speed up kernel machines. The origin u is 0, but
+    1/m each where k' is not positive semidefinite; then U Σ Uᵀ is the centred K_mm.
 
     Parameters
     ----------
     kernel : Kernel
     landmarks : ndarray of shape (m, n_features)
+        For a precomputed kernel their positions, (m, 1).
     P : ndarray of shape (m, r)
         r the numerical rank of K_mm.
+    dtype : dtype
+        In which k_Z(x) is to be computed.
+    origin, origin_similarities : ndarray of shape (m,)
+        u and K_mm u.
+    centre : ndarray of shape (m,)
+        The landmarks' mean similarity, rounded to float32: what statistics are accumulated about.
+    discarded : float
+        Share of the trace of K_mm in directions that `dtype` does not tell from rounding.
+    smallest : float
+        The smallest eigenvalue of K_mm relative to the largest; clearly negative where k is indefinite.
     """
 
     kernel: Kernel
     landmarks: Array
     P: Array
+    dtype: np.dtype[Any]
+    origin: Array
+    origin_similarities: Array
+    centre: Array
+    discarded: float
+    smallest: float
+
+    @staticmethod
+    def of(kernel: Kernel, landmarks: Array, dtype: DTypeLike, *, K: Array | None = None) -> FeatureMap:
+        """From landmark rows; directions below what `dtype` tells from rounding are cut off.
+
+        Parameters
+        ----------
+        kernel : Kernel
+        landmarks : ndarray of shape (m, n_features)
+        dtype : dtype
+            Of k_Z(x): the cut-off is σ_1·m·eps.
+        K : ndarray of shape (m, m), optional
+            K_mm, for a precomputed kernel.
+        """
+        return _Decomposed.of(kernel, landmarks, K).features(np.dtype(dtype))
+
+    @staticmethod
+    def within(kernel: Kernel, landmarks: Array, tol: float, *, K: Array | None = None) -> FeatureMap:
+        """Of float32, but of float64 where float32 would discard a share of the trace above `tol`."""
+        decomposed = _Decomposed.of(kernel, landmarks, K)
+        features = decomposed.features(np.dtype(np.float32))
+        if features.discarded <= tol:
+            return features
+        return decomposed.features(np.dtype(np.float64))
+
+
+def needed_dtype(kernel: Kernel, landmarks: Array, tol: float, *, K: Array | None = None) -> np.dtype[Any]:
+    """Float32, but float64 where float32's cut-off would discard a share of K_mm's trace above `tol`."""
+    return FeatureMap.within(kernel, landmarks, tol, K=K).dtype
+
+
+class _Decomposed(NamedTuple):
+    """K_mm, about its origin, as U Σ Uᵀ."""
+
+    kernel: Kernel
+    landmarks: Array
+    K: Array
+    origin: Array
+    sigma: Array
+    U: Array
 
     @classmethod
-    def of(cls, kernel: Kernel, landmarks: Array, dtype: DTypeLike) -> Self:
-        """From landmark rows; directions below what `dtype` tells from rounding are cut off."""
-        K = kernel.matrix(landmarks, landmarks)
-        sigma, U = np.linalg.eigh((K + K.T) / 2)
-        kept = sigma > sigma[-1] * len(sigma) * np.finfo(dtype).eps
-        return cls(kernel, landmarks, U[:, kept] / np.sqrt(sigma[kept]))
+    def of(cls, kernel: Kernel, landmarks: Array, K: Array | None) -> Self:
+        K = kernel.matrix(landmarks, landmarks) if K is None else K
+        K = (K + K.T) / 2
+        m = len(K)
+        if kernel.is_definite:
+            return cls(kernel, landmarks, K, np.zeros(m), *np.linalg.eigh(K))
+        centred = K - K.mean(axis=0)
+        centred -= centred.mean(axis=1)[:, None]
+        return cls(kernel, landmarks, K, np.full(m, 1 / m), *np.linalg.eigh((centred + centred.T) / 2))
+
+    def features(self, dtype: np.dtype[Any]) -> FeatureMap:
+        """The map whose similarities are computed in `dtype`."""
+        positive = np.maximum(self.sigma, 0.0)
+        trace = float(positive.sum()) or 1.0
+        kept = self.sigma > positive[-1] * len(positive) * np.finfo(dtype).eps
+        P = self.U[:, kept] / np.sqrt(self.sigma[kept])
+        # Small eigenvectors of the centred K_mm are orthogonal to its null vector to rounding only.
+        P -= np.outer(self.origin, P.sum(axis=0))
+        return FeatureMap(
+            kernel=self.kernel,
+            landmarks=self.landmarks,
+            P=P,
+            dtype=dtype,
+            origin=self.origin,
+            origin_similarities=self.K @ self.origin,
+            centre=representable(self.K.mean(axis=0)),
+            discarded=float(positive[~kept].sum()) / trace,
+            smallest=float(self.sigma[0] / (np.abs(self.sigma).max() or 1.0)),
+        )
 
 
-def similarities(kernel: Kernel, landmarks: Array, X: Array, dtype: DTypeLike) -> Array:
-    """k_Z(x) of rows X, (n_rows, m)."""
-    K = np.empty((len(X), len(landmarks)), dtype=dtype)
-    kernel.fill(kernel.operand(X, dtype), kernel.operand(landmarks, dtype), K)
-    return K
+def representable(centre: Array) -> Array:
+    """Rounded to float32, (m,) in float64, so that it is the same number in either precision."""
+    return np.asarray(centre).astype(np.float32).astype(np.float64)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Statistics:
-    """Σ w, s = Σ w k_Z(x) (m,) and G = Σ w k_Z(x) k_Z(x)ᵀ (m, m): additive over rows."""
+    """Sums over rows of their similarities with the landmarks; additive over rows.
+
+    Parameters
+    ----------
+    total : float
+        Σ w.
+    s : ndarray of shape (m,)
+        Σ w (k_Z(x) − c).
+    G : ndarray of shape (m, m)
+        Σ w (k_Z(x) − c)(k_Z(x) − c)ᵀ.
+    tau : float
+        Σ w k'(x, x).
+    centre : ndarray of shape (m,)
+        c, a fixed vector near the mean of k_Z(x), which keeps G − s sᵀ/N from cancelling.
+    """
 
     total: float
     s: Array
     G: Array
+    tau: float
+    centre: Array
 
     @classmethod
-    def of(cls, K: Array, weights: Array) -> Self:
-        """Of rows with similarities K (n_rows, m) and weights (n_rows,)."""
-        weighted = weights[:, None].astype(K.dtype) * K
-        s = weighted.sum(axis=0, dtype=np.float64)
-        return cls(float(weights.sum()), s, (weighted.T @ K).astype(np.float64))
+    def nothing(cls, centre: Array) -> Self:
+        """Of no rows."""
+        m = len(centre)
+        return cls(0.0, np.zeros(m), np.zeros((m, m)), 0.0, centre)
+
+    @classmethod
+    def of(cls, blocks: Iterable[tuple[Array, Array | None, Array]], centre: Array) -> Self:
+        """Of row blocks, one after the other.
+
+        Parameters
+        ----------
+        blocks : iterable of (ndarray (b, m), ndarray (b,) or None, ndarray (b,))
+            k_Z(x) − c, which is overwritten, the weights, None for ones, and k'(x, x). Products are taken in
+            the precision of the first, and added up in float64.
+        centre : ndarray of shape (m,)
+            c.
+        """
+        sums = cls.nothing(centre)
+        product: Array | None = None
+        for K, weights, diagonal in blocks:
+            root = np.ones(len(K), K.dtype)
+            if weights is not None:
+                root[:] = np.sqrt(weights)
+                np.multiply(K, root[:, None], out=K)
+            # Of one buffer with itself: BLAS computes one triangle.
+            product = np.matmul(K.T, K, out=product)
+            sums.G += product
+            sums.s += root @ K
+            sums.total += float(len(K) if weights is None else weights.sum())
+            sums.tau += float(diagonal.sum() if weights is None else weights @ diagonal)
+        return sums
+
+    @property
+    def mean(self) -> Array:
+        """The mean of k_Z(x), (m,)."""
+        return np.asarray(self.centre + self.s / self.total)
+
+    @property
+    def scatter(self) -> Array:
+        """Σ w (k_Z(x) − mean)(k_Z(x) − mean)ᵀ, (m, m)."""
+        return np.asarray(self.G - np.outer(self.s, self.s / self.total))
+
+    def about(self, centre: Array) -> Statistics:
+        """The same about another centre, (m,); about 0 they are the plain sums."""
+        step = self.centre - centre
+        cross = np.outer(self.s, step)
+        G = self.G + cross + cross.T + self.total * np.outer(step, step)
+        return Statistics(self.total, self.s + self.total * step, G, self.tau, centre)
+
+    def add(self, other: Statistics) -> None:
+        """Take in other rows, in place.
+
+        Raises
+        ------
+        DataError
+            If their sums are about another centre.
+        """
+        if not np.array_equal(self.centre, other.centre):
+            raise DataError(
+                "got Nyström statistics about two different centres, expected one and the same; add only "
+                "those that were made with the same landmarks and kernel"
+            )
+        self.total += other.total
+        self.tau += other.tau
+        self.s += other.s
+        self.G += other.G
 
     def __add__(self, other: Statistics) -> Statistics:
         """Of both sets of rows."""
-        return Statistics(self.total + other.total, self.s + other.s, self.G + other.G)
+        both = replace(self, s=self.s.copy(), G=self.G.copy())
+        both.add(other)
+        return both
 
 
 @dataclass(frozen=True, eq=False)
 class Embedding:
-    """x → (k_Z(x) − s/N)ᵀ B, scaled to unit columns over the training rows."""
+    """The approximate kernel PCA: z(x) = Bᵀ(k_Z(x) − mean), with Σ w z_i z_j = λ̂_j where i = j, else 0.
 
-    B: Array  # (m, w)
-    centre: Array  # (w,)
+    e(x) = k'(x, x) − 2 k_Z(x)·q + grand_mean − ‖z(x)‖², q = `mean_coefficients`.
 
-    @classmethod
-    def leading(cls, features: FeatureMap, statistics: Statistics, width: int) -> Self:
-        """The leading directions of C = Pᵀ(G − s sᵀ/N)P = V Λ Vᵀ: B = P V Λ^(−1/2)."""
-        covariance = statistics.G - np.outer(statistics.s, statistics.s) / statistics.total
-        values, V = np.linalg.eigh(features.P.T @ covariance @ features.P)
-        values, V = values[::-1][:width], V[:, ::-1][:, :width]
-        kept = values > values[0] * len(values) * np.finfo(np.float64).eps
-        B = features.P @ V[:, kept] / np.sqrt(values[kept])
-        return cls(B, B.T @ statistics.s / statistics.total)
+    Parameters
+    ----------
+    eigenvalues : ndarray of shape (k,)
+        λ̂_j, largest first, none that rounding alone may have made.
+    B : ndarray of shape (m, k)
+    mean : ndarray of shape (m,)
+        Σ w k_Z(x) / N.
+    mean_coefficients : ndarray of shape (m,)
+        q: the mean of the features in terms of the landmarks.
+    grand_mean : float
+        Its squared norm.
+    residual_trace : float
+        tr(K − K̂), of the weighted rows: how much of Σ w k(x, x) is beyond the landmarks.
+    trace_bound : float
+        At least the trace of the centred Gram matrix.
+    """
 
-    def of(self, K: Array) -> Array:
-        """Rows with similarities K (n_rows, m), embedded (n_rows, w), float64."""
-        return np.asarray(K @ self.B.astype(K.dtype), dtype=np.float64) - self.centre
+    eigenvalues: Array
+    B: Array
+    mean: Array
+    mean_coefficients: Array
+    grand_mean: float
+    residual_trace: float
+    trace_bound: float
+
+    def leading(self, n_components: int) -> Embedding:
+        """The first components."""
+        return replace(self, eigenvalues=self.eigenvalues[:n_components], B=self.B[:, :n_components])
+
+    def whitened(self) -> Embedding:
+        """With Σ w z_j² = 1."""
+        return replace(self, eigenvalues=np.ones_like(self.eigenvalues), B=self.B / np.sqrt(self.eigenvalues))
+
+
+def embed(features: FeatureMap, statistics: Statistics) -> Embedding:
+    """The eigenpairs of C = Pᵀ(G − s sᵀ/N)P = V Λ Vᵀ, and B = P V."""
+    P, u, Ku = features.P, features.origin, features.origin_similarities
+    C = P.T @ statistics.scatter @ P
+    values, V = np.linalg.eigh((C + C.T) / 2)
+    values, V = values[::-1], V[:, ::-1]
+    rounding = max(2 * np.finfo(features.dtype).eps, len(values) * np.finfo(np.float64).eps)
+    kept = values > values.max(initial=0.0) * rounding
+    mean, total = statistics.mean, statistics.total
+    f_mean = P.T @ (mean - Ku)
+    towards = P @ f_mean
+    own = statistics.tau - 2 * total * float(u @ mean) + total * float(u @ Ku)
+    spread, centre = float(np.trace(C)), float(f_mean @ f_mean)
+    residual_trace = max(0.0, own - spread - total * centre)
+    return Embedding(
+        eigenvalues=values[kept],
+        B=P @ V[:, kept],
+        mean=mean,
+        mean_coefficients=u + towards,
+        grand_mean=float(u @ Ku) + 2 * float(Ku @ towards) + centre,
+        residual_trace=residual_trace,
+        trace_bound=residual_trace + spread,
+    )

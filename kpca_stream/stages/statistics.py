@@ -2,21 +2,210 @@
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpca_stream import passes
-from kpca_stream.numerics.forecast import rows_at_once
-from kpca_stream.numerics.kernels import Kernel
-from kpca_stream.numerics.nystrom import Embedding, FeatureMap, Statistics, similarities
-from kpca_stream.storage.rows import Rows
+from kpca_stream.errors import DataError
+from kpca_stream.numerics.forecast import Shape
+from kpca_stream.numerics.kernels import Kernel, Operand, Precomputed, as_landmarks, as_operand
+from kpca_stream.numerics.landmark_products import collected, projected, similarities
+from kpca_stream.numerics.nystrom import Embedding, FeatureMap, Statistics, embed, representable
+from kpca_stream.numerics.rowcut import RowCut
+from kpca_stream.storage.checkpoint import Ledger
+from kpca_stream.storage.layout import RunStore
+from kpca_stream.storage.rows import ArrayRows, Rows
+from kpca_stream.storage.sources.table import steps
 from kpca_stream.telemetry import Advance
 
 Array = NDArray[Any]
 
-BLOCK_ROWS = 8192
+
+@dataclass(frozen=True, eq=False)
+class RowPass:
+    """Training rows against landmarks, as tasks see them.
+
+    Parameters
+    ----------
+    rows : Rows
+        The training rows (n, d); for a precomputed kernel the matrix (n, n).
+    weights : ndarray of shape (n,), optional
+    kernel : Kernel
+    landmarks : ndarray of shape (m, d)
+        For a precomputed kernel their positions, (m, 1).
+    dtype : dtype
+        Of the similarities.
+    store : RunStore, optional
+        Brings the landmarks to the workers; without it every task carries them. Keeps the checkpoints.
+    at_once : int, optional
+        Upper limit of tasks alive at once.
+    progress : callable, optional
+    """
+
+    rows: Rows
+    weights: Array | None
+    kernel: Kernel
+    landmarks: Array
+    dtype: np.dtype[Any]
+    store: RunStore | None = None
+    at_once: int | None = None
+    progress: Advance | None = None
+
+    @property
+    def cut(self) -> RowCut:
+        """The tasks and their blocks."""
+        shape = Shape(*self.rows.shape, 1, self.kernel.name, self.dtype.itemsize)
+        return RowCut.of(shape, len(self.landmarks))
+
+    @property
+    def tasks(self) -> list[tuple[int, int]]:
+        """First row and end of each task."""
+        return list(steps(0, self.rows.shape[0], self.cut.task_rows))
+
+    def run(
+        self,
+        function: Callable[..., Any],
+        arguments: Callable[[int, int], tuple[Any, ...]],
+        fold: Callable[[int, int, Any], None],
+        commit: passes.Commit | None = None,
+    ) -> None:
+        """Call ``fold(a, b, function(task, *arguments(a, b)))`` for tasks of rows a to b, in their order."""
+        cut, landmarks, tasks = self.cut, self._published(), self.tasks
+
+        def call(index: int) -> passes.Call:
+            a, b = tasks[index]
+            weights = None if self.weights is None else self.weights[a:b]
+            task = RowTask(self.rows.part(a, b), a, weights, self.kernel, landmarks, self.dtype, cut)
+            return passes.Call(function, (task, *arguments(a, b)))
+
+        passes.run(
+            passes.Lazy(len(tasks), call),
+            lambda index, result: fold(*tasks[index], result),
+            commit=commit,
+            at_once=self.at_once,
+            progress=self.progress,
+        )
+
+    def _published(self) -> Rows:
+        return (
+            ArrayRows(self.landmarks)
+            if self.store is None
+            else self.store.publish("landmarks", self.landmarks)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class RowTask:
+    """What a task needs: some rows, the first of which is row `start`, and the landmarks."""
+
+    rows: Rows
+    start: int
+    weights: Array | None
+    kernel: Kernel
+    landmarks: Rows
+    dtype: np.dtype[Any]
+    cut: RowCut
+
+    def operand(self) -> Operand:
+        """The landmarks made ready."""
+        return as_landmarks(self.kernel, self.landmarks.load(), self.dtype)
+
+    def blocks(self) -> Iterator[tuple[slice, Operand]]:
+        """The rows block by block, made ready; slices count from the first row of the task."""
+        for a, b in steps(0, self.rows.shape[0], self.cut.read_rows):
+            loaded = ArrayRows(self.rows.part(a, b).load())
+            for c, d in steps(a, b, self.cut.block_rows):
+                address = self.start + c, self.start + d
+                part = loaded.part(c - a, d - a)
+                yield slice(c, d), as_operand(self.kernel, part, address, self.dtype)
+
+
+def accumulate(
+    row_pass: RowPass,
+    centre: Array,
+    *,
+    name: str = "statistics",
+    checkpoint_seconds: float = passes.COMMIT_SECONDS,
+) -> Statistics:
+    """Statistics of all rows, in one pass: n·m kernel values.
+
+    Parameters
+    ----------
+    row_pass : RowPass
+        With a store, sums are kept as they grow and once they are whole.
+    centre : ndarray of shape (m,)
+        What they are accumulated about, such as `FeatureMap.centre`; rounded to float32.
+    name : str
+        Of the checkpoint.
+    checkpoint_seconds : float
+        Least time between two checkpoints.
+
+    Raises
+    ------
+    DataError
+        If sums overflow.
+    """
+    centre, n_tasks = representable(centre), len(row_pass.tasks)
+    ledger = _ledger(row_pass, centre, name)
+    held, first = ledger.restored() or (_arrays(Statistics.nothing(centre)), 0)
+    sums = Statistics(float(held["total"]), held["s"], held["G"], float(held["tau"]), centre)
+    if first < n_tasks:
+        commit = passes.Commit(lambda n: ledger.save(_arrays(sums), n), first, checkpoint_seconds)
+        row_pass.run(statistics_of, lambda *_: (centre,), lambda _a, _b, part: sums.add(part), commit)
+        ledger.save(_arrays(sums), n_tasks)
+    if not (np.isfinite(sums.tau) and np.isfinite(sums.G).all()):
+        raise DataError(
+            f"kernel {row_pass.kernel.name}: got values whose sums of squares {row_pass.dtype} cannot hold, "
+            "expected smaller ones; scale the rows (scale: standard), lower gamma or degree, or use "
+            "precision: float64"
+        )
+    return sums
+
+
+def _ledger(row_pass: RowPass, centre: Array, name: str) -> Ledger:
+    if row_pass.store is None:
+        return Ledger(None, name, [])
+    weights, cut = row_pass.weights, row_pass.cut
+    arrays = [row_pass.landmarks, centre, np.zeros(0) if weights is None else weights]
+    sums = [zlib.crc32(np.ascontiguousarray(array).data) for array in arrays]
+    sizes = [cut.n_rows, cut.task_rows, cut.read_rows, cut.block_rows]
+    return Ledger(row_pass.store.checkpoints, f"{name}-{row_pass.dtype}", sums + sizes)
+
+
+def _arrays(sums: Statistics) -> dict[str, Array]:
+    return {"total": np.array(sums.total), "s": sums.s, "G": sums.G, "tau": np.array(sums.tau)}
+
+
+def project_rows(row_pass: RowPass, D: Array, mean: Array, fold: Callable[[int, int, Array], None]) -> None:
+    """(k_Z(x) − mean)ᵀ D of all rows, task by task: ``fold(first, end, values)``, in row order.
+
+    With `Embedding.B` and `Embedding.mean` these are the training scores.
+    """
+    row_pass.run(rows_projected, lambda *_: (D, mean), fold)
+
+
+def multiply(row_pass: RowPass, embedding: Embedding, V: Array) -> Array:
+    """K̂~·V for V (n, w): the approximate centred Gram matrix, Z Zᵀ of the weighted scores; two passes."""
+    root = np.ones(len(V)) if row_pass.weights is None else np.sqrt(row_pass.weights)
+    mean, weighted = embedding.mean, root[:, None] * V
+    gathered = np.zeros((len(mean), V.shape[1]))
+
+    def add(_a: int, _b: int, part: Array) -> None:
+        np.add(gathered, part, out=gathered)
+
+    row_pass.run(rows_collected, lambda a, b: (weighted[a:b], mean), add)
+    product = np.empty(V.shape)
+
+    def put(a: int, b: int, part: Array) -> None:
+        product[a:b] = part
+
+    project_rows(row_pass, embedding.B @ (embedding.B.T @ gathered), mean, put)
+    return root[:, None] * product
 
 
 def landmark_block(
@@ -34,34 +223,44 @@ def landmark_block(
     Two passes over the rows against m landmarks, n·m kernel values each.
     """
     kernel, landmarks = features.kernel, features.landmarks
-    n_rows, step = rows.shape[0], rows_at_once(rows.shape[1], BLOCK_ROWS)
-    blocks = [(a, min(a + step, n_rows)) for a in range(0, n_rows, step)]
-    sums: list[Statistics] = []
-
-    def add(_: int, part: Statistics) -> None:
-        sums[:] = [sums[0] + part] if sums else [part]
-
-    calls = [
-        passes.Call(statistics_of, (rows.part(a, b), weights[a:b], kernel, landmarks, dtype))
-        for a, b in blocks
-    ]
-    passes.run(calls, add, at_once=at_once, progress=progress)
-    embedding = Embedding.leading(features, sums[0], width)
+    row_pass = RowPass(rows, weights, kernel, landmarks, dtype, None, at_once, progress)
+    embedding = embed(features, accumulate(row_pass, features.centre)).leading(width).whitened()
     found: list[Array] = []
-    calls = [passes.Call(embedded, (rows.part(a, b), kernel, landmarks, embedding, dtype)) for a, b in blocks]
-    passes.run(calls, lambda _, result: found.append(result), at_once=at_once, progress=progress)
+    project_rows(row_pass, embedding.B, embedding.mean, lambda _a, _b, part: found.append(part))
     return np.concatenate(found) * np.sqrt(weights)[:, None]
 
 
-def statistics_of(
-    rows: Rows, weights: Array, kernel: Kernel, landmarks: Array, dtype: np.dtype[Any]
-) -> Statistics:
-    """The task: statistics of one row block."""
-    return Statistics.of(similarities(kernel, landmarks, rows.load(), dtype), weights)
+def landmark_matrix(rows: Rows, kernel: Kernel, landmarks: Array) -> Array:
+    """K_mm of landmarks, (m, m) in float64; of a given matrix, read at their positions (m, 1)."""
+    if not isinstance(kernel, Precomputed):
+        return kernel.matrix(landmarks, landmarks)
+    positions = [int(position) for position in np.ravel(landmarks)]
+    return np.concatenate([rows.part(p, p + 1).load()[:, positions] for p in positions]).astype(np.float64)
 
 
-def embedded(
-    rows: Rows, kernel: Kernel, landmarks: Array, embedding: Embedding, dtype: np.dtype[Any]
-) -> Array:
-    """The task: one row block embedded."""
-    return embedding.of(similarities(kernel, landmarks, rows.load(), dtype))
+def statistics_of(task: RowTask, centre: Array) -> Statistics:
+    """The task: statistics of its rows."""
+    with np.errstate(over="ignore", invalid="ignore"):  # told by the caller
+        return Statistics.of(_similar(task, centre), centre)
+
+
+def _similar(task: RowTask, centre: Array) -> Iterator[tuple[Array, Array | None, Array]]:
+    Z, near = task.operand(), centre.astype(task.dtype)
+    buffer = np.empty((min(task.cut.block_rows, task.rows.shape[0]), len(centre)), task.dtype)
+    for block, A in task.blocks():
+        weights = None if task.weights is None else task.weights[block]
+        yield similarities(task.kernel, A, Z, near, buffer), weights, task.kernel.diagonal(A)
+
+
+def rows_projected(task: RowTask, D: Array, mean: Array) -> Array:
+    """The task: `projected` of its rows, (n_rows, k)."""
+    Z = task.operand()
+    return np.concatenate([projected(task.kernel, A, Z, D, mean, task.dtype) for _, A in task.blocks()])
+
+
+def rows_collected(task: RowTask, V: Array, mean: Array) -> Array:
+    """The task: `collected` of its rows and their part of V, (m, w)."""
+    Z, total = task.operand(), np.zeros((len(mean), V.shape[1]))
+    for block, A in task.blocks():
+        total += collected(task.kernel, A, Z, V[block], mean, task.dtype)
+    return total

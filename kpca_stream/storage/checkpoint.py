@@ -76,6 +76,38 @@ class Checkpoints:
         return self.folder / f"{name}.npz"
 
 
+@dataclass(frozen=True)
+class Ledger:
+    """The checkpoint of one pass: its accumulator, and how many tasks that holds.
+
+    Parameters
+    ----------
+    checkpoints : Checkpoints or None
+        Where it is kept; without, nothing is.
+    name : str
+    belongs_to : list of int
+        What was folded counts only for a pass of the same.
+    """
+
+    checkpoints: Checkpoints | None
+    name: str
+    belongs_to: list[int]
+
+    def restored(self) -> tuple[dict[str, Array], int] | None:
+        """The accumulator and the number of tasks folded into it, if there is one of this pass."""
+        found = None if self.checkpoints is None else self.checkpoints.load(self.name)
+        if found is None or found[1].get("belongs_to") != self.belongs_to:
+            return None
+        arrays, facts = found
+        return arrays, int(facts["n_folded"])
+
+    def save(self, arrays: dict[str, Array], n_folded: int) -> None:
+        """Keep the accumulator of the first `n_folded` tasks."""
+        if self.checkpoints is not None:
+            facts = {"n_folded": n_folded, "belongs_to": self.belongs_to}
+            self.checkpoints.save(self.name, arrays, facts)
+
+
 def _read(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
     # Opened here: NumPy leaves a file open that turns out to be no archive.
     with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:

@@ -9,6 +9,7 @@ A Zarr v3 group on a local or shared file system::
     weights      (n,)     float64, how often each row occurs; only where duplicates are merged
     checkpoints/          products of passes and sums under way
     vectors.npy           the block that the current pass multiplies
+    landmarks.npy         the landmarks that it compares rows with
     lock
 
 Its attributes name the data, the kernel and all else that the stored values depend on, with a digest.
@@ -40,7 +41,12 @@ Array = NDArray[Any]
 
 FORMAT_VERSION = 1
 TILE_KEY = re.compile(r"(\d+)/(\d+)")
-CONTENTS = ("rows", "tiles", "row_means", "diagonal", "weights", "checkpoints", "vectors.npy", "zarr.json")
+PUBLISHED = ("vectors", "landmarks")
+CONTENTS = (
+    *("rows", "tiles", "row_means", "diagonal", "weights", "checkpoints"),
+    *(f"{name}.npy" for name in PUBLISHED),
+    "zarr.json",
+)
 """All that a run leaves in its store, but the lock; the description, which names the run, goes last."""
 PARTIAL = "*.partial"
 
@@ -224,9 +230,9 @@ class RunStore:
             path.unlink(missing_ok=True)
         return found
 
-    def publish_vectors(self, V: Array) -> Rows:
-        """Write the block that a pass multiplies, (n, w), where every worker can read its part."""
-        path = self.path / "vectors.npy"
+    def publish(self, name: str, V: Array) -> Rows:
+        """Write the "vectors" or the "landmarks" of a pass, (n, w), where every worker can read its part."""
+        path = self.path / f"{name}.npy"
         V = np.ascontiguousarray(V)
         with written_whole(path) as file:
             np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(V))
@@ -251,7 +257,8 @@ class RunStore:
     def finish(self) -> None:
         """Remove what only a run under way needs."""
         self.checkpoints.clear()
-        (self.path / "vectors.npy").unlink(missing_ok=True)
+        for name in PUBLISHED:
+            (self.path / f"{name}.npy").unlink(missing_ok=True)
 
 
 def _is_of_others(group: zarr.Group) -> bool:

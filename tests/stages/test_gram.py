@@ -304,7 +304,7 @@ def test_task_carries_an_address(tmp_path: Path) -> None:
     X = zarr.create_array(tmp_path / "rows", data=np.zeros((4000, 50)), chunks=(1000, 50))
     store = RunStore.open(tmp_path / "s")
     service = gram(Linear(Preparation()), X=ZarrRows.whole(X), tile_rows=1000, storage="zarr", store=store)
-    V = store.publish_vectors(np.zeros((4000, 30)))
+    V = store.publish("vectors", np.zeros((4000, 30)))
     assert len(pickle.dumps(service._product(0, V))) < 10_000
 
 

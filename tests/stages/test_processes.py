@@ -15,10 +15,11 @@ from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.errors import DataError
 from kpca_stream.numerics.kernels import Precomputed, Preparation, Rbf
 from kpca_stream.numerics.nystrom import FeatureMap
+from kpca_stream.numerics.rowcut import BLOCK_ROWS
 from kpca_stream.numerics.tiles import TileGrid
 from kpca_stream.stages.gram import Gram
 from kpca_stream.stages.inspection import inspect_tiles
-from kpca_stream.stages.statistics import BLOCK_ROWS, landmark_block
+from kpca_stream.stages.statistics import landmark_block
 from kpca_stream.stages.symmetry import check_symmetry
 from kpca_stream.storage.layout import RunStore
 from kpca_stream.storage.rows import ArrayRows, NpyRows
@@ -48,9 +49,9 @@ def matrix(folder: Path, *, asymmetric: bool = False) -> NpyRows:
 def test_landmark_blocks_have_equal_bits(two_processes: Client) -> None:
     """The first block of vectors is the same to the bit on threads and on processes."""
     assert len(two_processes.nthreads()) == 2
-    X = np.random.default_rng(0).standard_normal((BLOCK_ROWS + 500, 3)).astype(np.float32)
+    X = np.random.default_rng(0).standard_normal((3 * BLOCK_ROWS, 3)).astype(np.float32)
     dtype = np.dtype(np.float32)
-    features = FeatureMap.of(Rbf(Preparation(X.mean(axis=0)), 0.2), X[:40], dtype)
+    features = FeatureMap.of(Rbf(Preparation(X.mean(axis=0)), 0.2), X[:300], dtype)
     found, expected = both(lambda: landmark_block(ArrayRows(X), np.ones(len(X)), features, 6, dtype))
     assert np.array_equal(found, expected)
 

@@ -7,9 +7,9 @@ import pytest
 import reference
 from numpy.typing import NDArray
 
+from kpca_stream.numerics import rowcut
 from kpca_stream.numerics.kernels import Preparation, Rbf
-from kpca_stream.numerics.nystrom import FeatureMap, Statistics
-from kpca_stream.stages import statistics
+from kpca_stream.numerics.nystrom import FeatureMap
 from kpca_stream.stages.statistics import landmark_block
 from kpca_stream.storage.rows import ArrayRows
 
@@ -41,21 +41,10 @@ def test_weights_count_as_copies() -> None:
     np.testing.assert_allclose(np.abs(merged / np.sqrt(weights)[:, None]), np.abs(whole[:40]), atol=1e-6)
 
 
-def test_statistics_add_up_over_any_cut() -> None:
-    """The statistics of all rows are the sum of those of their parts."""
-    K = np.random.default_rng(1).standard_normal((50, 7))
-    weights = np.linspace(1, 2, 50)
-    whole = Statistics.of(K, weights)
-    cut = Statistics.of(K[:13], weights[:13]) + Statistics.of(K[13:], weights[13:])
-    np.testing.assert_allclose(cut.G, whole.G, atol=1e-12)
-    np.testing.assert_allclose(cut.s, whole.s, atol=1e-12)
-    assert cut.total == pytest.approx(whole.total)
-
-
 def test_row_blocks_change_nothing_but_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
     """The block of vectors does not depend on how rows are cut into tasks."""
     X = rows()
     arguments = (ArrayRows(X), np.ones(300), features(X, 50), 6, np.dtype(np.float64))
     expected = landmark_block(*arguments)
-    monkeypatch.setattr(statistics, "BLOCK_ROWS", 37)
+    monkeypatch.setattr(rowcut, "BLOCK_ROWS", 37)
     np.testing.assert_allclose(np.abs(landmark_block(*arguments)), np.abs(expected), atol=1e-9)

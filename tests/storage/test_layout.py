@@ -143,7 +143,7 @@ def test_vectors_are_published_whole(store: RunStore) -> None:
     """A block of vectors can be read in parts; the next one takes its place, without leftovers."""
     V = np.random.default_rng(0).standard_normal((20, 3))
     for block in (V, (V + 1).astype(np.float32)[:, :2]):
-        rows = store.publish_vectors(block)
+        rows = store.publish("vectors", block)
         assert rows.dtype == block.dtype
         assert np.array_equal(rows.part(5, 9).load(), block[5:9])
     assert [path.name for path in store.path.glob("vectors*")] == ["vectors.npy"]
@@ -167,7 +167,7 @@ def test_finished_store_keeps_what_is_of_use(store: RunStore) -> None:
     """Checkpoints and vectors go, tiles, means and identity stay; finishing twice is no error."""
     store.claim(IDENTITY)
     store.open_tiles(4, 4, np.float32)[...] = np.ones((4, 4), np.float32)
-    store.publish_vectors(np.ones((4, 1)))
+    store.publish("vectors", np.ones((4, 1)))
     store.checkpoints.save("pass", {"sums": np.ones(3)}, {})
     for _ in range(2):
         store.finish()
@@ -275,7 +275,7 @@ def filled(path: Path) -> RunStore:
     store.claim(IDENTITY)
     store.open_tiles(4, 4, np.float32)[...] = np.ones((4, 4), np.float32)
     store.write_means(np.ones(4), np.ones(4), grand_mean=1.0, trace=0.0)
-    store.publish_vectors(np.ones((4, 1)))
+    store.publish("vectors", np.ones((4, 1)))
     store.checkpoints.save("pass", {"sums": np.ones(3)}, {})
     (path / "lock").touch()
     (path / "zarr.0f.partial").touch()

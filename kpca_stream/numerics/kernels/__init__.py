@@ -9,7 +9,7 @@ matrix is nearly constant, keep the digits that float32 would otherwise lose.
 from kpca_stream.numerics.kernels.base import Kernel, Loadable, Operand, Preparation
 from kpca_stream.numerics.kernels.distances import Laplacian, Rbf
 from kpca_stream.numerics.kernels.own import Own, RowPairs
-from kpca_stream.numerics.kernels.precomputed import MatrixOperand, Precomputed, as_operand
+from kpca_stream.numerics.kernels.precomputed import MatrixOperand, Precomputed, as_landmarks, as_operand
 from kpca_stream.numerics.kernels.products import Cosine, Linear, Polynomial, Sigmoid
 
 __all__ = [
@@ -27,5 +27,6 @@ __all__ = [
     "Rbf",
     "RowPairs",
     "Sigmoid",
+    "as_landmarks",
     "as_operand",
 ]

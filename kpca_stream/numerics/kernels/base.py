@@ -93,6 +93,11 @@ class Kernel(ABC):
     centred: ClassVar[bool] = False
     """Whether moving all rows by the same vector leaves the centred Gram matrix as it is."""
 
+    @property
+    def is_definite(self) -> bool:
+        """Whether k' is positive semidefinite where k is, and not just once it is centred."""
+        return True
+
     def operand(self, X: Array, dtype: DTypeLike) -> Operand:
         """Rows X (n_rows, n_features) made ready for tiles of type `dtype`."""
         points = self.preparation(X)

@@ -24,6 +24,11 @@ class _Exponential(Kernel):
 
     centred = True
 
+    @property
+    def is_definite(self) -> bool:
+        """Not once a constant is taken off."""
+        return not self.shift
+
     def _exponential(self, out: Array) -> None:
         # Rounding leaves few exponents above 0; looking for them costs a tenth of clipping all.
         if out.max(initial=0.0) > 0:

@@ -13,11 +13,21 @@ from kpca_stream.numerics.kernels.base import Array, Kernel, Loadable, Operand
 
 @dataclass(frozen=True, eq=False)
 class MatrixOperand(Operand):
-    """Rows ``start`` to ``stop`` of a given matrix; `rows` is None where only the columns matter."""
+    """Rows ``start`` to ``stop`` of a given matrix; `rows` is None where only the columns matter.
+
+    `positions` are those of columns that do not stand side by side.
+    """
 
     rows: Loadable | None = None
     start: int = 0
     stop: int = 0
+    positions: Array | None = None
+
+    @classmethod
+    def columns(cls, positions: Array) -> Self:
+        """The operand of the columns at `positions`, (m,)."""
+        nothing = np.empty((len(positions), 0))
+        return cls(nothing, nothing, nothing, positions=positions)
 
     @classmethod
     def of(cls, rows: Loadable | None, start: int, stop: int) -> Self:
@@ -34,6 +44,8 @@ class MatrixOperand(Operand):
         """The values in these rows and the columns of `other`."""
         if self.rows is None:
             raise TypeError("this operand stands for columns only")
+        if other.positions is not None:
+            return self.rows.load()[:, other.positions]
         return self.rows.load(slice(other.start, other.stop))
 
 
@@ -66,3 +78,10 @@ def as_operand(kernel: Kernel, rows: Loadable, address: tuple[int, int], dtype: 
     if isinstance(kernel, Precomputed):
         return MatrixOperand.of(rows, *address)
     return kernel.operand(rows.load(), dtype)
+
+
+def as_landmarks(kernel: Kernel, landmarks: Array, dtype: DTypeLike) -> Operand:
+    """Landmarks (m, n_features), of a given matrix their positions (m, 1), as the second side of a tile."""
+    if isinstance(kernel, Precomputed):
+        return MatrixOperand.columns(np.ravel(landmarks).astype(np.int64))
+    return kernel.operand(landmarks, dtype)

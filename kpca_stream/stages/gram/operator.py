@@ -25,6 +25,7 @@ from kpca_stream.stages.gram.blocks import (
     terms_of_rows,
     tiles_of_block,
 )
+from kpca_stream.storage.checkpoint import Ledger
 from kpca_stream.storage.layout import RunStore
 from kpca_stream.storage.rows import ArrayRows, Rows
 from kpca_stream.telemetry import Advance
@@ -96,13 +97,14 @@ class Gram:
         V = np.ascontiguousarray(V, dtype=self.dtype)
         self._n_passes += 1
         name = f"{self.dtype}-{self._n_passes:03d}"
-        ledger = _Ledger.of(self.store, name, V, self.grid.tiles_per_block)
-        total, first = ledger.restored()
+        ledger = self._ledger(name, V)
+        # Sums of another block of vectors belong to a solve that took another way.
+        sums, first = ledger.restored() or ({"sums": np.zeros(V.shape)}, 0)
         self.counts.resumed += first > 0
         if first < self.grid.n_tasks:
-            self._run(V, total, ledger, first)
-            ledger.save(total, self.grid.n_tasks)
-        return total
+            self._run(V, sums["sums"], ledger, first)
+            ledger.save(sums, self.grid.n_tasks)
+        return sums["sums"]
 
     def terms(self) -> tuple[Array, Array]:
         """The diagonal k'(x_i, x_i) and the offsets a(x_i), both (n,) in float64.
@@ -145,8 +147,13 @@ class Gram:
         self._all_present()
         return K
 
-    def _run(self, V: Array, total: Array, ledger: _Ledger, first: int) -> None:
-        V_rows = ArrayRows(V) if self.store is None else self.store.publish_vectors(V)
+    def _ledger(self, name: str, V: Array) -> Ledger:
+        # What was folded counts only for the same vectors in the same tasks.
+        belongs_to = [] if self.store is None else [zlib.crc32(V.data), self.grid.tiles_per_block]
+        return Ledger(None if self.store is None else self.store.checkpoints, name, belongs_to)
+
+    def _run(self, V: Array, total: Array, ledger: Ledger, first: int) -> None:
+        V_rows = ArrayRows(V) if self.store is None else self.store.publish("vectors", V)
 
         def fold(index: int, part: BlockProduct) -> None:
             i, j = (slice(*self.grid.block_rows(block)) for block in self._blocks[index])
@@ -159,7 +166,7 @@ class Gram:
             passes.Lazy(self.grid.n_tasks, lambda index: self._product(index, V_rows)),
             fold,
             commit=passes.Commit(
-                lambda n_folded: ledger.save(total, n_folded), first, self.checkpoint_seconds
+                lambda n_folded: ledger.save({"sums": total}, n_folded), first, self.checkpoint_seconds
             ),
             progress=self._progress(f"pass {self._n_passes}"),
             at_once=self.at_once,
@@ -209,33 +216,3 @@ class Gram:
 
     def _progress(self, stage: str) -> Advance | None:
         return self.step(stage) if self.step is not None else None
-
-
-@dataclass(frozen=True, eq=False)
-class _Ledger:
-    """The checkpoint of one pass: the sums, and how many tasks they hold."""
-
-    store: RunStore | None
-    name: str
-    belongs_to: list[int]
-    shape: tuple[int, int]
-
-    @classmethod
-    def of(cls, store: RunStore | None, name: str, V: Array, tiles_per_block: int) -> _Ledger:
-        # What was folded counts only for the same vectors in the same tasks.
-        belongs_to = [] if store is None else [zlib.crc32(V.data), tiles_per_block]
-        return cls(store, name, belongs_to, (V.shape[0], V.shape[1]))
-
-    def restored(self) -> tuple[Array, int]:
-        found = None if self.store is None else self.store.checkpoints.load(self.name)
-        # Sums of another block of vectors belong to a solve that took another way.
-        if found is None or found[1].get("belongs_to") != self.belongs_to:
-            return np.zeros(self.shape), 0
-        arrays, facts = found
-        return arrays["sums"], int(facts["n_folded"])
-
-    def save(self, sums: Array, n_folded: int) -> None:
-        if self.store is not None:
-            self.store.checkpoints.save(
-                self.name, {"sums": sums}, {"n_folded": n_folded, "belongs_to": self.belongs_to}
-            )
