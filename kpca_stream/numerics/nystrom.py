@@ -147,6 +147,8 @@ class Statistics:
         Σ w (k_Z(x) − c)(k_Z(x) − c)ᵀ.
     tau : float
         Σ w k'(x, x).
+    offset : float
+        Σ w a(x), by which K itself differs from the reduced kernel.
     centre : ndarray of shape (m,)
         c, a fixed vector near the mean of k_Z(x), which keeps G − s sᵀ/N from cancelling.
     """
@@ -155,29 +157,30 @@ class Statistics:
     s: Array
     G: Array
     tau: float
+    offset: float
     centre: Array
 
     @classmethod
     def nothing(cls, centre: Array) -> Self:
         """Of no rows."""
         m = len(centre)
-        return cls(0.0, np.zeros(m), np.zeros((m, m)), 0.0, centre)
+        return cls(0.0, np.zeros(m), np.zeros((m, m)), 0.0, 0.0, centre)
 
     @classmethod
-    def of(cls, blocks: Iterable[tuple[Array, Array | None, Array]], centre: Array) -> Self:
+    def of(cls, blocks: Iterable[tuple[Array, Array | None, Array, Array]], centre: Array) -> Self:
         """Of row blocks, one after the other.
 
         Parameters
         ----------
-        blocks : iterable of (ndarray (b, m), ndarray (b,) or None, ndarray (b,))
-            k_Z(x) − c, which is overwritten, the weights, None for ones, and k'(x, x). Products are taken in
-            the precision of the first, and added up in float64.
+        blocks : iterable of (ndarray (b, m), ndarray (b,) or None, ndarray (b,), ndarray (b,))
+            k_Z(x) − c, which is overwritten, the weights, None for ones, k'(x, x) and a(x). Products are
+            taken in the precision of the first, and added up in float64.
         centre : ndarray of shape (m,)
             c.
         """
         sums = cls.nothing(centre)
         product: Array | None = None
-        for K, weights, diagonal in blocks:
+        for K, weights, diagonal, offset in blocks:
             root = np.ones(len(K), K.dtype)
             if weights is not None:
                 root[:] = np.sqrt(weights)
@@ -188,6 +191,7 @@ class Statistics:
             sums.s += root @ K
             sums.total += float(len(K) if weights is None else weights.sum())
             sums.tau += float(diagonal.sum() if weights is None else weights @ diagonal)
+            sums.offset += float(offset.sum() if weights is None else weights @ offset)
         return sums
 
     @property
@@ -205,7 +209,7 @@ class Statistics:
         step = self.centre - centre
         cross = np.outer(self.s, step)
         G = self.G + cross + cross.T + self.total * np.outer(step, step)
-        return Statistics(self.total, self.s + self.total * step, G, self.tau, centre)
+        return Statistics(self.total, self.s + self.total * step, G, self.tau, self.offset, centre)
 
     def add(self, other: Statistics) -> None:
         """Take in other rows, in place.
@@ -222,6 +226,7 @@ class Statistics:
             )
         self.total += other.total
         self.tau += other.tau
+        self.offset += other.offset
         self.s += other.s
         self.G += other.G
 

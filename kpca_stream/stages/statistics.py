@@ -153,7 +153,8 @@ def accumulate(
     centre, n_tasks = representable(centre), len(row_pass.tasks)
     ledger = _ledger(row_pass, centre, name)
     held, first = ledger.restored() or (_arrays(Statistics.nothing(centre)), 0)
-    sums = Statistics(float(held["total"]), held["s"], held["G"], float(held["tau"]), centre)
+    total, tau, offset = held["scalars"].tolist()
+    sums = Statistics(total, held["s"], held["G"], tau, offset, centre)
     if first < n_tasks:
         commit = passes.Commit(lambda n: ledger.save(_arrays(sums), n), first, checkpoint_seconds)
         row_pass.run(statistics_of, lambda *_: (centre,), lambda _a, _b, part: sums.add(part), commit)
@@ -178,7 +179,7 @@ def _ledger(row_pass: RowPass, centre: Array, name: str) -> Ledger:
 
 
 def _arrays(sums: Statistics) -> dict[str, Array]:
-    return {"total": np.array(sums.total), "s": sums.s, "G": sums.G, "tau": np.array(sums.tau)}
+    return {"scalars": np.array([sums.total, sums.tau, sums.offset]), "s": sums.s, "G": sums.G}
 
 
 def project_rows(row_pass: RowPass, D: Array, mean: Array, fold: Callable[[int, int, Array], None]) -> None:
@@ -244,12 +245,13 @@ def statistics_of(task: RowTask, centre: Array) -> Statistics:
         return Statistics.of(_similar(task, centre), centre)
 
 
-def _similar(task: RowTask, centre: Array) -> Iterator[tuple[Array, Array | None, Array]]:
+def _similar(task: RowTask, centre: Array) -> Iterator[tuple[Array, Array | None, Array, Array]]:
     Z, near = task.operand(), centre.astype(task.dtype)
     buffer = np.empty((min(task.cut.block_rows, task.rows.shape[0]), len(centre)), task.dtype)
     for block, A in task.blocks():
         weights = None if task.weights is None else task.weights[block]
-        yield similarities(task.kernel, A, Z, near, buffer), weights, task.kernel.diagonal(A)
+        terms = task.kernel.diagonal(A), task.kernel.offset(A)
+        yield similarities(task.kernel, A, Z, near, buffer), weights, *terms
 
 
 def rows_projected(task: RowTask, D: Array, mean: Array) -> Array:
