@@ -1,0 +1,213 @@
+"""Landmarks out of core: randomly pivoted Cholesky on all rows, a pass for each block of proposals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpca_stream import passes
+from kpca_stream.numerics.forecast import rows_at_once
+from kpca_stream.numerics.kernels import Kernel, Precomputed, as_operand
+from kpca_stream.numerics.pivots import (
+    Curve,
+    Indices,
+    Pivots,
+    Residuals,
+    Sums,
+    choose,
+    residuals_of,
+    values_between,
+)
+from kpca_stream.storage.rows import Rows
+from kpca_stream.telemetry import Advance
+
+Array = NDArray[Any]
+
+BLOCK_ROWS = 8192
+
+
+class Landmarks(NamedTuple):
+    """Landmarks chosen among all rows.
+
+    Parameters
+    ----------
+    indices : ndarray of int of shape (m,)
+        Positions of the rows, all different, in the order in which they were chosen.
+    rows : ndarray of shape (m, n_features)
+        The rows themselves; with a precomputed kernel their rows of the matrix are not read: (m, 0).
+    curve : Curve
+        What is left of the trace of all rows after each; where no `residual` was asked for, it may end before
+        the last ones.
+    n_rounds : int
+    """
+
+    indices: Indices
+    rows: Array
+    curve: Curve
+    n_rounds: int
+
+
+def rpcholesky_of_all(
+    rows: Rows,
+    weights: Array,
+    kernel: Kernel,
+    n_landmarks: int,
+    seed: int,
+    *,
+    residual: float | None = None,
+    dtype: np.dtype[Any],
+    at_once: int | None = None,
+    progress: Advance | None = None,
+) -> Landmarks:
+    """Landmarks by randomly pivoted Cholesky on all rows.
+
+    Memory: a float64 for each row, and a row block a task; the kernel values of a round's proposals.
+
+    Parameters
+    ----------
+    rows : Rows
+        With a precomputed kernel the matrix.
+    weights : ndarray of shape (n,)
+        A row of weight w counts as w copies.
+    kernel : Kernel
+        Positive semidefinite.
+    n_landmarks : int
+        At most so many; fewer where the rank is exhausted.
+    seed : int
+    residual : float, optional
+        Stop at the first landmark that leaves this share of the trace of all rows.
+    dtype : dtype
+        Precision of the passes; what is chosen is checked in float64, which is also taken for the passes
+        where the pivots ask for it.
+    at_once, progress
+        As in `passes.run`; the total grows with every round.
+
+    Returns
+    -------
+    Landmarks
+        The same for every number of workers.
+    """
+    gram = _StreamedGram(rows, weights, kernel, dtype, at_once, progress)
+    chosen = choose(gram, n_landmarks, seed, residual=residual, judge=False)
+    return Landmarks(chosen.indices, gram.rows_at(chosen.indices), chosen.curve, chosen.n_rounds)
+
+
+@dataclass(eq=False)
+class _StreamedGram:
+    rows: Rows
+    weights: Array
+    kernel: Kernel
+    dtype: np.dtype[Any]
+    at_once: int | None
+    progress: Advance | None
+    _held: dict[int, Array] = field(default_factory=dict)  # rows of pivots and proposals
+    _largest: float = 0.0
+    _n_done: int = 0
+
+    @property
+    def eps(self) -> float:
+        """Of a given matrix's type; all other values are evaluated in float64 where they decide."""
+        is_rounded = isinstance(self.kernel, Precomputed) and self.rows.dtype.kind == "f"
+        return float(np.finfo(self.rows.dtype if is_rounded else np.float64).eps)
+
+    def residuals(self, pivots: Pivots) -> tuple[Residuals, Curve]:
+        """One pass; sums are folded in order of the blocks."""
+        inverse = pivots.inverse().astype(pivots.precision(self.dtype, self._largest))
+        against = pivots.indices if self._is_given else self.rows_at(pivots.indices)
+        blocks = _blocks(self.rows)
+        values = np.empty(self.rows.shape[0])
+        sums: list[Sums] = []
+
+        def fold(index: int, part: Residuals) -> None:
+            values[slice(*blocks[index])] = part.values
+            sums[:] = [sums[0] + part.sums] if sums else [part.sums]
+
+        def call(index: int) -> passes.Call:
+            a, b = blocks[index]
+            arguments = (self.rows.part(a, b), a, self.weights[a:b], self.kernel, against, inverse)
+            return passes.Call(residuals_of_block, arguments)
+
+        self._run(passes.Lazy(len(blocks), call), fold)
+        self._largest = sums[0].largest
+        return Residuals(values, sums[0]), sums[0].curve
+
+    def values(self, proposals: Indices, pivots: Indices) -> tuple[Array, Array]:
+        """From the proposals' rows, which a pass over their blocks gathers."""
+        if self._is_given:
+            K = self._gathered(proposals, np.concatenate((pivots, proposals))).astype(np.float64)
+            return K, np.diagonal(K[:, len(pivots) :]).copy()
+        self._held = {index: self._held[index] for index in pivots.tolist()}
+        self._held.update(zip(proposals.tolist(), self._gathered(proposals), strict=True))
+        return values_between(self.kernel, self.rows_at(proposals), self.rows_at(pivots))
+
+    def rows_at(self, indices: Indices) -> Array:
+        """Rows (m, n_features) of pivots or proposals; none of a given matrix."""
+        if self._is_given:
+            return np.empty((len(indices), 0))
+        if not len(indices):
+            return np.empty((0, self.rows.shape[1]), self.rows.dtype)
+        missing = np.array([index for index in indices.tolist() if index not in self._held], np.int64)
+        if missing.size:
+            self._held.update(zip(missing.tolist(), self._gathered(missing), strict=True))
+        return np.stack([self._held[index] for index in indices.tolist()])
+
+    @property
+    def _is_given(self) -> bool:
+        return isinstance(self.kernel, Precomputed)
+
+    def _gathered(self, indices: Indices, columns: Indices | None = None) -> Array:
+        """Rows at `indices`, (b, n_features) or (b, len(columns)), block by block."""
+        blocks = _blocks(self.rows)
+        of_rows = indices // blocks[0][1]
+        touched = np.unique(of_rows)
+        width = self.rows.shape[1] if columns is None else len(columns)
+        found = np.empty((len(indices), width), self.rows.dtype)
+
+        def fold(index: int, part: Array) -> None:
+            found[of_rows == touched[index]] = part
+
+        def call(index: int) -> passes.Call:
+            a, b = blocks[touched[index]]
+            wanted = indices[of_rows == touched[index]] - a
+            return passes.Call(rows_of_block, (self.rows.part(a, b), wanted, columns))
+
+        self._run(passes.Lazy(len(touched), call), fold)
+        return found
+
+    def _run(self, calls: passes.Lazy, fold: Callable[[int, Any], None]) -> None:
+        def advance(done: int, total: int) -> None:
+            if self.progress:
+                self.progress(self._n_done + done, self._n_done + total)
+
+        passes.run(calls, fold, at_once=self.at_once, progress=advance)
+        self._n_done += len(calls)
+
+
+def _blocks(rows: Rows) -> list[tuple[int, int]]:
+    n_rows, step = rows.shape[0], rows_at_once(rows.shape[1], BLOCK_ROWS)
+    return [(a, min(a + step, n_rows)) for a in range(0, n_rows, step)]
+
+
+def residuals_of_block(
+    rows: Rows, start: int, weights: Array, kernel: Kernel, against: Array, inverse: Array
+) -> Residuals:
+    """The task: residuals of one row block, of which `start` is the first row's position.
+
+    `against` holds the pivots' rows (m, n_features), or with a given matrix their positions (m,).
+    """
+    if not isinstance(kernel, Precomputed):
+        return residuals_of(kernel, rows.load(), against, weights, inverse)
+    n_rows = rows.shape[0]
+    diagonal = kernel.diagonal(as_operand(kernel, rows, (start, start + n_rows), np.float64))
+    K = rows.load()[:, against] if len(against) else np.empty((n_rows, 0))
+    return Residuals.of(K.astype(inverse.dtype), diagonal, weights, inverse, 1.0)
+
+
+def rows_of_block(rows: Rows, wanted: Indices, columns: Indices | None) -> Array:
+    """The task: some rows of a block, and of those all columns or some."""
+    found = rows.load()[wanted]
+    return found if columns is None else found[:, columns]
