@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils import check_random_state
 
+from kpca_stream.approximation import NystromSettings
 from kpca_stream.errors import ConfigError
 from kpca_stream.fitplan import FitSettings, Wording
 from kpca_stream.numerics.resolve import KernelSpec, block_kernel
@@ -18,16 +19,20 @@ SOLVERS = {
     "lanczos": "lanczos",
     "arpack": "lanczos",
     "randomized": "lanczos",
+    "nystrom": "nystrom",
 }
 PRECISIONS = ("auto", "float32", "float64", "mixed")
 STORAGES = ("auto", "memory", "zarr", "recompute")
+LANDMARK_METHODS = ("auto", "kmeans", "rpcholesky", "uniform")
 MAX_PASSES = 50
 
 
 class _Settings(FitSettings):
     """The same, named as the parameters are."""
 
-    wording: ClassVar[Wording] = Wording({"method": "eigen_solver", "max_passes": "max_iter"}, "{}={!r}")
+    wording: ClassVar[Wording] = Wording(
+        {"method": "eigen_solver", "max_passes": "max_iter", "landmark_method": "landmarks"}, "{}={!r}"
+    )
 
 
 def settings_of(model: Any) -> FitSettings:
@@ -50,9 +55,18 @@ def settings_of(model: Any) -> FitSettings:
         storage=_one_of("storage", model.storage, STORAGES),
         memory_limit=_size("memory_limit", model.memory_limit),
         merge_duplicates=_merging(model.merge_duplicates),
+        nystrom=_landmarks(model),
         on_indefinite="asked",
         seed=_seed(model.random_state),
     )
+
+
+def _landmarks(model: Any) -> NystromSettings:
+    n_landmarks = _whole("n_landmarks", model.n_landmarks)
+    if isinstance(model.landmarks, str):
+        method: Any = _one_of("landmarks", model.landmarks, LANDMARK_METHODS)
+        return NystromSettings(n_landmarks=n_landmarks, method=method)
+    return NystromSettings(n_landmarks=n_landmarks, given=np.asarray(model.landmarks))
 
 
 def _kernel_spec(model: Any) -> KernelSpec:

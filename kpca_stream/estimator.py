@@ -13,8 +13,10 @@ import dask.array as da
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from kpca_stream.approximation import DEFAULT_LANDMARKS
 from kpca_stream.arguments import settings_of
 from kpca_stream.cluster import connect
 from kpca_stream.errors import ConfigError, KpcaStreamWarning
@@ -27,7 +29,9 @@ from kpca_stream.inputs import (
     places_among,
     without_zero_weights,
 )
+from kpca_stream.joining import with_rows
 from kpca_stream.model import FittedBasis
+from kpca_stream.numerics.certificate import by_trace
 from kpca_stream.numerics.eigensolve import Eigenpairs
 from kpca_stream.spectrum import completed, repeated
 from kpca_stream.storage.basis import Basis
@@ -35,6 +39,14 @@ from kpca_stream.storage.layout import RunStore
 from kpca_stream.storage.rows import ZarrRows
 
 Array = NDArray[Any]
+
+
+def _approximates(model: Any) -> bool:
+    if model.eigen_solver != "nystrom":
+        raise AttributeError(
+            'partial_fit: only with eigen_solver="nystrom", whose sums more rows are added to'
+        )
+    return True
 
 
 class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -67,8 +79,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         Of "poly" and "sigmoid".
     kernel_params : dict, optional
         Keyword arguments of a callable kernel.
-    eigen_solver : {"auto", "dense", "lanczos", "arpack", "randomized"}
-        The last two give the same answers as "lanczos"; nothing is approximated.
+    eigen_solver : {"auto", "dense", "lanczos", "arpack", "randomized", "nystrom"}
+        "arpack" and "randomized" give the same answers as "lanczos"; only "nystrom" approximates.
     tol : float
         Largest residual norm relative to the first eigenvalue; 0 is 1e-6 in float32 and mixed, 1e-13 in
         float64.
@@ -93,6 +105,11 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         Where kernel tiles are between passes.
     memory_limit : int or str
         Bytes that a fit may take, or a size as "4GiB".
+    n_landmarks : int
+        Of "nystrom", at most.
+    landmarks : {"auto", "kmeans", "rpcholesky", "uniform"} or array of shape (m, n_features)
+        How these are chosen, or what they are; for a precomputed kernel the positions of rows, (m,). "auto":
+        "kmeans" for the kernels rbf and laplacian, "rpcholesky" for others.
     merge_duplicates : bool or "auto"
         Fit rows that occur more than once as one with a weight, which changes nothing but the cost; "auto":
         where they are at least half of all. Those of a precomputed kernel never are.
@@ -101,9 +118,11 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     ----------
     eigenvalues_ : ndarray of shape (n_components,)
     eigenvectors_ : ndarray of shape (n_samples, n_components)
+        Not of "nystrom", which keeps nothing of each training row.
     gamma_ : float
         As used; for kernels without γ 1/n_features where none was given, as in scikit-learn.
     X_fit_ : ndarray or handle of the rows that were fitted
+        Of "nystrom" the landmarks.
     explained_variance_ : ndarray of shape (n_components,)
         μ_j/(n − 1).
     explained_variance_ratio_ : ndarray of shape (n_components,)
@@ -113,7 +132,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     grand_mean_ : float
         Of K.
     residual_norms_ : ndarray of shape (n_components,)
-        ‖K̃a − μa‖.
+        ‖K̃a − μa‖; not of "nystrom".
+    eigenvalue_bounds_ : ndarray of shape (n_components, 2)
+        Only of "nystrom": where the exact eigenvalue is for certain, if the kernel is positive semidefinite.
     n_passes_ : int
         Products of the kernel matrix with a block of vectors.
     n_features_in_ : int
@@ -127,7 +148,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     array([0.6667, 0.    ])
     """
 
-    def __init__(  # noqa: PLR0913  scikit-learn's and ours
+    def __init__(
         self,
         n_components: float | None = None,
         *,
@@ -149,6 +170,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         storage: str = "auto",
         memory_limit: int | str = "4GiB",
         merge_duplicates: bool | str = False,
+        n_landmarks: int = DEFAULT_LANDMARKS,
+        landmarks: Any = "auto",
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel
@@ -169,6 +192,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.storage = storage
         self.memory_limit = memory_limit
         self.merge_duplicates = merge_duplicates
+        self.n_landmarks = n_landmarks
+        self.landmarks = landmarks
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: ARG002  scikit-learn's signature
         """Fit the basis.
@@ -200,9 +225,39 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 places = places_among(source, found.basis.rows)
             basis = found.basis if work is None else _without(work, found.basis)
         self._weights = weights
-        self._take(found, FittedBasis(basis, folder), places)
+        if found.pairs is None:
+            return self._take_approximate(basis)
+        self._take(found, found.pairs, FittedBasis(basis, folder), places)
         self.X_fit_ = X
         return self
+
+    @available_if(_approximates)
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: ARG002  scikit-learn's signature
+        """Add rows to those that were fitted, without these: the result is that of all at once.
+
+        The first call chooses the landmarks, and γ where that depends on the data.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features)
+        y : ignored
+        sample_weight : array of shape (n_rows,), optional
+
+        Raises
+        ------
+        ConfigError
+            If the first call has fewer rows than there shall be landmarks.
+        """
+        if not hasattr(self, "_model"):
+            self._refuse_few(X)
+            return self.fit(X, sample_weight=sample_weight)
+        settings = settings_of(self)
+        X = self._validated(X, reset=False)
+        X, weights, _ = without_zero_weights(X, sample_weight, square=False)
+        with self._scheduler():
+            source, _ = as_source(X, settings.memory_limit, getattr(self, "feature_names_in_", None))
+            basis = with_rows(self._model.basis, source, settings, weights=weights)
+        return self._take_approximate(basis)
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
         """Fit, and give the scores of the training rows, z_ij = √μ_j a_ij, shape (n_samples, n_components).
@@ -211,6 +266,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         self.fit(X, y, sample_weight)
         if self._kept is not None:
+            return np.asarray(self.transform(X))
+        if self.eigen_solver == "nystrom":
             return np.asarray(self.transform(X))
         scores = self.eigenvectors_ * np.sqrt(self.eigenvalues_)
         if self._weights is not None:
@@ -315,25 +372,48 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             raise ConfigError("n_jobs: got 0, expected a number of threads, -1 for all processors, or None")
         return connect("threads", n_workers=None if self.n_jobs < 0 else self.n_jobs)
 
-    def _take(self, found: Fit, model: FittedBasis, places: Array | None) -> None:
-        basis, pairs, row_means = found.basis, found.pairs, found.basis.row_means
-        if places is not None:
-            pairs, row_means = self._of_all_rows(found, places), row_means[places]
-        keep_zeros = self.n_components is not None and not self.remove_zero_eig
-        kept = slice(None) if keep_zeros else pairs.eigenvalues > 0
-        self.eigenvalues_ = pairs.eigenvalues[kept]
-        self.eigenvectors_ = pairs.eigenvectors[:, kept]
-        self.residual_norms_ = pairs.residual_norms[kept]
-        self.n_passes_ = pairs.n_passes
+    def _refuse_few(self, X: Any) -> None:
+        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+        if isinstance(self.landmarks, str) and n_rows < self.n_landmarks:
+            raise ConfigError(
+                f"partial_fit: got {n_rows} rows in the first call, expected at least n_landmarks="
+                f"{self.n_landmarks}, which are chosen among them; give more rows first, or ask for fewer landmarks"
+            )
+
+    def _take_approximate(self, basis: Basis) -> Self:
+        self.eigenvalues_ = basis.eigenvalues
+        self.eigenvalue_bounds_ = by_trace(basis.facts["certificates"][0]["bound"]).brackets(
+            basis.eigenvalues
+        )
+        self.n_passes_ = basis.facts["n_passes"]
+        self.X_fit_ = None if basis.rows is None else basis.rows.load()
+        self._take_basis(basis, FittedBasis(basis))
+        return self
+
+    def _take_basis(self, basis: Basis, model: FittedBasis) -> None:
         given = self.gamma if isinstance(self.gamma, int | float) else 1.0 / self.n_features_in_
         self.gamma_ = getattr(basis.kernel, "gamma", given)
         self.explained_variance_ = self.eigenvalues_ / (basis.total_weight - 1)
         self.explained_variance_ratio_ = (
             self.eigenvalues_ / basis.trace if basis.trace > 0 else 0 * self.eigenvalues_
         )
-        self.row_means_ = row_means
+        self.row_means_ = basis.row_means
         self.grand_mean_ = basis.grand_mean
         self._model = model
+
+    def _take(self, found: Fit, pairs: Eigenpairs, model: FittedBasis, places: Array | None) -> None:
+        basis = found.basis
+        if places is not None:
+            pairs = self._of_all_rows(found, pairs, places)
+        keep_zeros = self.n_components is not None and not self.remove_zero_eig
+        kept = slice(None) if keep_zeros else pairs.eigenvalues > 0
+        self.eigenvalues_ = pairs.eigenvalues[kept]
+        self.eigenvectors_ = pairs.eigenvectors[:, kept]
+        self.residual_norms_ = pairs.residual_norms[kept]
+        self.n_passes_ = pairs.n_passes
+        self._take_basis(basis, model)
+        if places is not None:
+            self.row_means_ = basis.row_means[places]
         if (
             self.remove_zero_eig
             and self.n_components is not None
@@ -341,10 +421,10 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         ):
             _warn_of_fewer(len(self.eigenvalues_), self.n_components)
 
-    def _of_all_rows(self, found: Fit, places: Array) -> Eigenpairs:
+    def _of_all_rows(self, found: Fit, pairs: Eigenpairs, places: Array) -> Eigenpairs:
         """The pairs where each row stands for itself again, those of eigenvalue 0 completed."""
         own = np.ones(len(places)) if self._weights is None else self._weights
-        pairs = repeated(found.pairs, places, own)
+        pairs = repeated(pairs, places, own)
         asked = found.plan.settings.n_components
         return completed(pairs, asked) if isinstance(asked, int) else pairs
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from kpca_stream.approximation import NystromSettings, drawn_rows, most_landmarks
 from kpca_stream.errors import ConfigError
 from kpca_stream.numerics import forecast as costs
 from kpca_stream.numerics.duplicates import Merging
+from kpca_stream.numerics.landmark_costs import forecast_of_landmarks
 from kpca_stream.numerics.resolve import KernelSpec
+from kpca_stream.numerics.rowcut import RowCut
 from kpca_stream.numerics.tiles import TileGrid
 from kpca_stream.parameters import canonical_kernel
 
@@ -52,9 +55,13 @@ CONFIGURATION = Wording(
         "precision": "solver.precision",
         "memory_limit": "limits.memory",
         "disk_limit": "limits.disk",
+        "core_hours": "limits.core_hours",
         "storage": "gram.storage",
         "on_indefinite": "kernel.on_indefinite",
         "merge_duplicates": "data.merge_duplicates",
+        "allow_approximate": "solver.allow_approximate",
+        "n_landmarks": "nystrom.landmarks",
+        "landmark_method": "nystrom.method",
     },
     "{}: {}",
 )
@@ -73,7 +80,9 @@ class FitSettings:
     kernel: KernelSpec = field(default_factory=KernelSpec)
     n_components: int | float | None = 10
     max_components: int = 200
-    method: Literal["auto", "dense", "lanczos"] = "auto"
+    method: Literal["auto", "dense", "lanczos", "nystrom"] = "auto"
+    allow_approximate: bool = False
+    nystrom: NystromSettings = field(default_factory=NystromSettings)
     precision: Literal["auto", "float32", "float64", "mixed"] = "auto"
     tol: float = 0.0
     max_passes: int = 50
@@ -82,6 +91,7 @@ class FitSettings:
     checkpoint_seconds: float = 60.0
     memory_limit: int = 4 * 2**30
     disk_limit: int | None = None
+    core_hours: float | None = None
     scale: bool = False
     on_missing: Literal["error", "drop"] = "error"
     merge_duplicates: bool | Literal["auto"] = False
@@ -106,10 +116,11 @@ class FitPlan:
     grid: TileGrid
     precision: str
     storage: Literal["memory", "zarr", "recompute"]
-    method: Literal["dense", "lanczos"]
+    method: Literal["dense", "lanczos", "nystrom"]
     with_store: bool
     memory_tasks: int = 0
     in_place: bool = False
+    method_reason: str = ""
 
     @property
     def tol(self) -> float:
@@ -132,18 +143,39 @@ class FitPlan:
         return _max_columns(self.settings, self.shape)
 
     @property
+    def n_landmarks(self) -> int:
+        """Landmarks of a Nyström fit, at most."""
+        return most_landmarks(self.settings.nystrom, self.shape.n_samples)
+
+    @property
+    def n_tasks(self) -> int:
+        """Of a pass."""
+        if self.method == "nystrom":
+            cut = RowCut.of(self.shape, self.n_landmarks)
+            return -(-cut.n_rows // cut.task_rows)
+        return self.grid.n_tasks
+
+    @property
     def n_start_landmarks(self) -> int:
         """Landmarks of the solve's first block; 0 for a random one.
 
         A kernel that may be indefinite is started at random, since its low end must be seen too.
         """
-        if self.method == "dense" or self.shape.kernel not in DEFINITE or self.shape.n_samples < START_ROWS:
+        if self.method != "lanczos" or self.shape.kernel not in DEFINITE or self.shape.n_samples < START_ROWS:
             return 0
         return min(max(self.shape.n_samples // 60, 250), 1000)
 
     @cached_property
     def forecast(self) -> costs.Forecast:
         """What this fit will take."""
+        if self.method == "nystrom":
+            return forecast_of_landmarks(
+                self.shape,
+                self.n_landmarks,
+                drawn_rows(self.shape.n_features),
+                with_store=self.with_store,
+                in_place=self.in_place,
+            )
         return costs.forecast(
             self.shape,
             self.grid,
@@ -158,7 +190,7 @@ class FitPlan:
     @property
     def storage_reason(self) -> str:
         """Why tiles go where they go, where that was chosen and memory does not hold them all."""
-        if self.settings.storage != "auto" or self.storage == "memory" or self.method == "dense":
+        if self.settings.storage != "auto" or self.storage == "memory" or self.method != "lanczos":
             return ""
         held = self.forecast.memory_tiles
         computed = self.shape.itemsize / self.shape.evaluation_seconds
@@ -195,7 +227,31 @@ class FitPlan:
             remedy = f"set {name('storage', 'recompute')} or raise" if f.disk_tiles else "raise"
             limit = name("disk_limit")
             found.append(f"needs {gib(disk)} of disk, {limit} is {gib(limits.disk_limit)}: {remedy} {limit}")
+        hours = f.core_seconds / 3600
+        if limits.core_hours is not None and hours > limits.core_hours:
+            limit = name("core_hours")
+            found.append(
+                f"takes about {hours:.2g} hours of one core, {limit} is {limits.core_hours:g}: raise it"
+            )
         return tuple(found)
+
+    def refusal(self) -> str:
+        """All reasons why this must not start, and whether an approximation would; empty where it may."""
+        found = "; ".join(self.refusals())
+        if not found or self.settings.method != "auto" or self.method == "nystrom":
+            return found
+        other, name = self.approximated(), self.settings.wording
+        if other.refusals():
+            return found
+        return (
+            f"{found}; or take an approximation by {other.n_landmarks:,} landmarks, "
+            f"which needs {gib(other.memory_total(1))}: set {name('allow_approximate', 'true')} "
+            f"or {name('method', 'nystrom')}"
+        )
+
+    def approximated(self) -> FitPlan:
+        """The plan of a Nyström fit to the same rows."""
+        return replace(self, method="nystrom", storage="recompute", memory_tasks=0)
 
     def _memory_remedy(self) -> str:
         name = self.settings.wording
@@ -216,7 +272,31 @@ def make_plan(
     with_store: bool,
     in_place: bool = False,
 ) -> FitPlan:
-    """Make all choices for rows of this shape and type, which with `in_place` are used where they lie."""
+    """Make all choices for rows of this shape and type, which with `in_place` are used where they lie.
+
+    An exact fit that the limits refuse is approximated, where that is allowed.
+    """
+    plan = _exact_or_asked(settings, n_samples, n_features, dtype, with_store=with_store, in_place=in_place)
+    if settings.method != "auto" or not settings.allow_approximate or not plan.refusals():
+        return plan
+    other = plan.approximated()
+    if other.refusals():
+        return plan
+    reason = (
+        f"approximated by {other.n_landmarks:,} landmarks, since an exact fit {'; '.join(plan.refusals())}"
+    )
+    return replace(other, method_reason=reason)
+
+
+def _exact_or_asked(
+    settings: FitSettings,
+    n_samples: int,
+    n_features: int,
+    dtype: np.dtype[Any],
+    *,
+    with_store: bool,
+    in_place: bool,
+) -> FitPlan:
     method = _method(settings, n_samples)
     precision = _precision(settings, n_samples, dtype)
     if method == "dense" and precision == "mixed":
@@ -230,6 +310,8 @@ def make_plan(
         precision == "mixed",
     )
     grid = costs.grid_for(shape, settings.tile_rows)
+    if method == "nystrom":
+        return FitPlan(settings, shape, grid, precision, "recompute", method, with_store, 0, in_place)
     max_columns = _max_columns(settings, shape)
     budget = costs.tile_budget(
         shape, grid, method, memory_limit=settings.memory_limit, max_columns=max_columns
@@ -247,7 +329,7 @@ def make_plan(
     return FitPlan(settings, shape, grid, precision, storage, method, with_store, memory_tasks, in_place)
 
 
-def _method(settings: FitSettings, n_samples: int) -> Literal["dense", "lanczos"]:
+def _method(settings: FitSettings, n_samples: int) -> Literal["dense", "lanczos", "nystrom"]:
     if settings.method != "auto":
         if settings.method == "lanczos" and settings.n_components is None:
             raise ConfigError(

@@ -10,13 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpca_stream.cluster import single_threaded_blas
+from kpca_stream.errors import DataError
 from kpca_stream.fitplan import FitPlan, FitSettings, make_plan
 from kpca_stream.numerics import novelty
+from kpca_stream.numerics.certificate import Certificate
 from kpca_stream.numerics.eigensolve import Eigenpairs, dense
 from kpca_stream.numerics.kernels import Kernel, Precomputed
 from kpca_stream.numerics.nystrom import FeatureMap
 from kpca_stream.numerics.reflection import Reflection
 from kpca_stream.numerics.resolve import resolve_kernel
+from kpca_stream.nystrom import Approximation, approximate
 from kpca_stream.preliminaries import check_weights, early_refusal, identity, look_at, planned
 from kpca_stream.spectrum import completed, judged, signed, with_centred_direction
 from kpca_stream.stages.centering import CentredGram, Means, centre
@@ -45,8 +48,8 @@ class Fit:
     ----------
     basis : Basis
         The positive components.
-    pairs : Eigenpairs
-        All components asked for, those with eigenvalue 0 included.
+    pairs : Eigenpairs or None
+        All components asked for, those with eigenvalue 0 included; None of an approximate fit.
     plan : FitPlan
     counts : TileCounts
     n_seen : int
@@ -59,13 +62,34 @@ class Fit:
     """
 
     basis: Basis
-    pairs: Eigenpairs
+    pairs: Eigenpairs | None
     plan: FitPlan
     counts: TileCounts
     n_seen: int
     n_distinct: int | None
     n_dropped: int
     fingerprint: str | None
+    certificates: tuple[Certificate, ...] = ()
+
+    @property
+    def n_passes(self) -> int:
+        """Over the pairs of rows, or over the rows against landmarks."""
+        return 1 if self.pairs is None else self.pairs.n_passes
+
+    @classmethod
+    def of(cls, found: Approximation, plan: FitPlan, looked: Sweep) -> Fit:
+        """Of an approximate one."""
+        return cls(
+            basis=found.basis,
+            pairs=None,
+            plan=plan,
+            counts=TileCounts(),
+            n_seen=looked.n_seen,
+            n_distinct=looked.n_distinct,
+            n_dropped=looked.n_dropped,
+            fingerprint=looked.fingerprint,
+            certificates=found.certificates,
+        )
 
 
 def fit(
@@ -105,14 +129,31 @@ def fit(
             refusal = early_refusal(source, settings, with_store=store is not None)
             looked = look_at(source, settings, store, reporter, weights=weights, refusal=refusal)
         plan = planned(source, settings, looked.n_samples, with_store=store is not None)
-        kernel = resolve_kernel(settings.kernel, looked.moments, looked.sample, scale=settings.scale)
+        kernel = _kernel(settings, plan, looked)
         if isinstance(kernel, Precomputed):
             check_symmetry(looked.rows, progress=reporter.step("symmetry"))
+        if plan.method_reason:
+            reporter.note(plan.method_reason)
         if plan.storage_reason and store is not None:
             reporter.note(plan.storage_reason)
         if store is not None:
             store.claim(identity(plan, kernel, looked))
+        if plan.method == "nystrom":
+            found = approximate(plan, kernel, looked, store, reporter, weights=weights)
+            return Fit.of(found, plan, looked)
         return _Fitting(plan, kernel, looked, store, reporter).result()
+
+
+def _kernel(settings: FitSettings, plan: FitPlan, looked: Sweep) -> Kernel:
+    like = settings.nystrom.like if plan.method == "nystrom" else None
+    if like is None:
+        return resolve_kernel(settings.kernel, looked.moments, looked.sample, scale=settings.scale)
+    if like.columns != looked.columns:
+        raise DataError(
+            f"got columns {', '.join(looked.columns)}, expected those of the basis whose landmarks are taken, "
+            f"{', '.join(like.columns)}; choose them with data.columns"
+        )
+    return like.kernel
 
 
 class _Fitting:

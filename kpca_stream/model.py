@@ -144,6 +144,11 @@ class FittedBasis:
         with single_threaded_blas():
             return score_rows(self._basis, rows, diagonal=diagonal)
 
+    @property
+    def basis(self) -> Basis:
+        """The stored value."""
+        return self._basis
+
     def save(self, path: str | Path) -> None:
         """Write the basis to a new folder `path`."""
         save_basis(self._basis, Path(path))

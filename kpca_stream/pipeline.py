@@ -7,7 +7,7 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields
 from functools import partial
@@ -15,27 +15,30 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kpca_stream import passes
+from kpca_stream.approximation import DEFAULT_LANDMARKS, NystromSettings
 from kpca_stream.cluster import connect, release_memory, return_freed_memory, single_threaded_blas
-from kpca_stream.config import Config
+from kpca_stream.config import Config, LandmarkRows, LandmarksOf
 from kpca_stream.errors import ConfigError, DataError, KpcaStreamError, KpcaStreamWarning
 from kpca_stream.fitting import Fit, FitSettings, fit, make_plan
+from kpca_stream.joining import accumulated_of, merged
 from kpca_stream.numerics.kernels import Preparation
 from kpca_stream.numerics.resolve import KernelSpec, make_kernel, resolve_kernel
 from kpca_stream.parameters import is_function_name
 from kpca_stream.preliminaries import early_refusal, look_at, own_values, stays_in_place
-from kpca_stream.results import FitSummary, Plan, RunResult, ScoreSummary, as_json
+from kpca_stream.results import FitSummary, MergeSummary, Plan, RunResult, ScoreSummary, as_json
 from kpca_stream.stages.scoring import PartResult, open_like, write_part
 from kpca_stream.stages.sweep import Sweep
-from kpca_stream.storage.basis import BasisAddress
+from kpca_stream.storage.basis import Basis, BasisAddress, open_basis, save_basis
 from kpca_stream.storage.layout import RunStore
 from kpca_stream.storage.lock import locked
 from kpca_stream.storage.registry import Registry
 from kpca_stream.storage.scores import part_name, read_counts
 from kpca_stream.storage.source import Part, Source, open_source
 from kpca_stream.storage.whole import naming, sweep_leftovers
-from kpca_stream.summaries import fit_summary, plan_summary, reused_summary
+from kpca_stream.summaries import fit_summary, merge_summary, plan_summary, reused_summary
 from kpca_stream.telemetry import Reporter
 from kpca_stream.verification import verify_store
 
@@ -84,6 +87,18 @@ def score_config(config: Config, reporter: Reporter) -> ScoreSummary:
         return _scored(config, reporter)
 
 
+def merge_bases(paths: Sequence[Path], into: Path) -> MergeSummary:
+    """Write the basis of all rows that several Nyström bases of the same landmarks were fitted on."""
+    _make_importable()
+    bases = [open_basis(path) for path in paths]
+    first = bases[0]
+    most = max(basis.n_components for basis in bases)
+    settings = FitSettings(n_components=most, quantile=first.thresholds.quantile)
+    basis = merged(bases, [str(path) for path in paths], settings)
+    save_basis(basis, into)
+    return merge_summary(basis, [str(path) for path in paths], into)
+
+
 def settings_of(config: Config) -> FitSettings:
     """The fit that a configuration describes."""
     _make_importable()
@@ -93,6 +108,8 @@ def settings_of(config: Config) -> FitSettings:
         n_components=solver.n_components,
         max_components=solver.max_components,
         method=solver.method,
+        allow_approximate=solver.allow_approximate,
+        nystrom=_nystrom_settings(config),
         precision=solver.precision,
         tol=solver.tol,
         max_passes=solver.max_passes,
@@ -101,6 +118,7 @@ def settings_of(config: Config) -> FitSettings:
         checkpoint_seconds=gram.checkpoint_seconds,
         memory_limit=config.limits.memory,
         disk_limit=config.limits.disk,
+        core_hours=config.limits.core_hours,
         scale=config.data.scale == "standard",
         on_missing=config.data.on_missing,
         merge_duplicates=config.data.merge_duplicates,
@@ -108,6 +126,44 @@ def settings_of(config: Config) -> FitSettings:
         quantile=config.novelty.quantile,
         seed=config.seed,
     )
+
+
+def _nystrom_settings(config: Config) -> NystromSettings:
+    asked = config.nystrom
+    rows, other = asked.landmarks, asked.landmarks
+    return NystromSettings(
+        n_landmarks=asked.landmarks if isinstance(asked.landmarks, int) else DEFAULT_LANDMARKS,
+        method=asked.method,
+        given=_given_landmarks(config, rows) if isinstance(rows, LandmarkRows) else None,
+        like=_basis_to_join(config, Path(other.basis)) if isinstance(other, LandmarksOf) else None,
+        residual=asked.residual,
+        pool=asked.pool,
+        bound=asked.bound,
+    )
+
+
+def _given_landmarks(config: Config, asked: LandmarkRows) -> NDArray[Any]:
+    is_matrix = config.kernel.name == "precomputed"
+    columns = None if is_matrix else config.data.columns
+    source = open_source(asked.path, rows=asked.rows, columns=columns)
+    rows = np.concatenate(list(source.blocks(0, source.n_samples)))
+    return rows[:, 0] if is_matrix else rows
+
+
+def _basis_to_join(config: Config, path: Path) -> Basis:
+    """The basis whose landmarks are taken; its kernel is the configured one."""
+    basis, asked = open_basis(path), config.kernel
+    accumulated_of(basis, str(path))
+    given = asked.gamma if isinstance(asked.gamma, int | float) else None
+    if basis.kernel.name != asked.name or (
+        given is not None and getattr(basis.kernel, "gamma", given) != given
+    ):
+        gamma = getattr(basis.kernel, "gamma", None)
+        raise ConfigError(
+            f"kernel: got {asked.name} with gamma {asked.gamma}, expected that of {path}, {basis.kernel.name} with "
+            f"gamma {gamma}, since its landmarks are taken; change the kernel, or choose other landmarks"
+        )
+    return basis
 
 
 def check_function(config: Config) -> None:
@@ -119,12 +175,15 @@ def check_function(config: Config) -> None:
 def fit_name(settings: FitSettings, looked: Sweep, dtype: np.dtype[Any]) -> str:
     """A name that two fits share only if they must give the same basis; `dtype` is that of the source."""
     unlike = {"kernel", "storage", "memory_limit", "disk_limit", "checkpoint_seconds", "merge_duplicates"}
+    unlike |= {"core_hours", "allow_approximate", "nystrom"}
     choices = {f.name: getattr(settings, f.name) for f in fields(settings) if f.name not in unlike}
     kernel = settings.kernel
     numbers = [kernel.name, kernel.gamma, kernel.degree, kernel.coef0]
     plan = make_plan(settings, looked.n_samples, looked.n_features, dtype, with_store=True)
     facts = [looked.fingerprint, looked.n_seen, looked.n_distinct, looked.columns, numbers, choices]
     facts += [plan.precision, _values_of_function(settings, looked)]
+    if plan.method == "nystrom":
+        facts += [plan.method, settings.nystrom.facts()]
     return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kpca_stream.approximation import drawn_rows
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.fitplan import FitPlan, FitSettings, gib, make_plan
 from kpca_stream.numerics.duplicates import Merging
+from kpca_stream.numerics.forecast import SAMPLE_ROWS
 from kpca_stream.numerics.kernels import Kernel, Own
 from kpca_stream.stages.sweep import Sweep, sweep
 from kpca_stream.storage.layout import RunStore
@@ -33,8 +35,8 @@ def planned(source: Source, settings: FitSettings, n_samples: int, *, with_store
         with_store=with_store,
         in_place=stays_in_place(source, settings),
     )
-    if plan.refusals():
-        raise ConfigError(f"{source.name}, {n_samples} rows: {'; '.join(plan.refusals())}")
+    if refusal := plan.refusal():
+        raise ConfigError(f"{source.name}, {n_samples} rows: {refusal}")
     return plan
 
 
@@ -71,6 +73,7 @@ def look_at(
     found = sweep(
         source,
         seed=settings.seed,
+        n_drawn=_n_drawn(source, settings),
         on_missing=settings.on_missing,
         store=None if store is None else store.group,
         claimed=_data_check(store, refusal),
@@ -88,6 +91,13 @@ def look_at(
             "expected a square matrix of the kernel between all training rows"
         )
     return found
+
+
+def _n_drawn(source: Source, settings: FitSettings) -> int:
+    may_approximate = settings.method == "nystrom" or (
+        settings.method == "auto" and settings.allow_approximate
+    )
+    return drawn_rows(source.n_features) if may_approximate else SAMPLE_ROWS
 
 
 def _merging(source: Source, settings: FitSettings, refusal: ConfigError | None) -> Merging | None:
@@ -140,7 +150,9 @@ def identity(plan: FitPlan, kernel: Kernel, looked: Sweep) -> dict[str, Any]:
         for key in ("gamma", "degree", "coef0", "shift", "label")
         if hasattr(kernel, key)
     }
+    approximate = {"method": "nystrom"} if plan.method == "nystrom" else {}
     return {
+        **approximate,
         "fingerprint": looked.fingerprint,
         "n_samples": looked.n_seen,
         "n_distinct": looked.n_distinct,

@@ -12,6 +12,31 @@ from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
+class Bound:
+    """How far below the exact ones approximate eigenvalues may be."""
+
+    kind: str
+    """``trace`` and ``probabilistic`` are certified, ``sampled`` is an estimate."""
+    bound: float
+    certified: bool
+    failure_probability: float | None
+    """At most; none of an estimate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Landmarks:
+    """What an approximate fit compared all rows with, and how good that is."""
+
+    n_landmarks: int
+    method: str
+    rank: int
+    """Directions that the landmarks tell apart."""
+    residual_trace_share: float
+    """Of all similarity of rows with themselves, what is beyond the landmarks."""
+    bounds: tuple[Bound, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class FitSummary:
     """A fitted and published basis, and what it took."""
 
@@ -40,9 +65,9 @@ class FitSummary:
     eigenvalues: tuple[float, ...]
     explained_variance_ratio: tuple[float, ...]
     residual_norms: tuple[float, ...]
-    """Relative to the first eigenvalue."""
+    """Relative to the first eigenvalue; none of an approximate fit."""
     trace: float
-    """Of the centred Gram matrix: the sum of all its eigenvalues."""
+    """Of the centred Gram matrix: the sum of all its eigenvalues; of an approximate fit an upper bound."""
     seconds: float
     peak_memory: int
     store: str
@@ -52,6 +77,22 @@ class FitSummary:
     reused: bool
     """Nothing had to be done: this version was there already."""
     warnings: tuple[str, ...] = ()
+    landmarks: Landmarks | None = None
+    """Only of an approximate fit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeSummary:
+    """A basis of all rows that several bases were fitted on."""
+
+    merged: tuple[str, ...]
+    n_samples: int
+    eigenvalues: tuple[float, ...]
+    explained_variance_ratio: tuple[float, ...]
+    landmarks: Landmarks
+    trace: float
+    """An upper bound of the sum of all eigenvalues."""
+    basis: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +132,8 @@ class Plan:
     tile_rows: int
     n_tiles: int
     n_tasks: int
+    n_landmarks: int | None = None
+    """Of an approximate fit, which has no tiles."""
     disk_rows: int
     disk_tiles: int
     disk_vectors: int
@@ -102,6 +145,8 @@ class Plan:
     """Of the kernel function, over all passes."""
     passes: int
     seconds: float
+    method_reason: str = ""
+    """Why an approximation was taken, where that was chosen."""
     memory_limit: int
     disk_limit: int
     refusals: tuple[str, ...] = ()
@@ -148,7 +193,7 @@ class Failure:
     exit_code: int
 
 
-Result = RunResult | FitSummary | ScoreSummary | Plan | VerifyReport | ConfigCheck
+Result = RunResult | FitSummary | MergeSummary | ScoreSummary | Plan | VerifyReport | ConfigCheck
 
 
 @dataclass(frozen=True, kw_only=True)

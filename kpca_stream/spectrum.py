@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpca_stream.errors import ConvergenceError, DataError, KpcaStreamWarning
-from kpca_stream.fitplan import FitPlan
+from kpca_stream.fitplan import FitPlan, FitSettings
 from kpca_stream.numerics import tall
 from kpca_stream.numerics.eigensolve import Eigenpairs
 from kpca_stream.numerics.kernels import Kernel
@@ -59,11 +59,16 @@ def judged(
 
 
 def signed(pairs: Eigenpairs, weights: Array, precision: str) -> Eigenpairs:
-    """The first score of (nearly) the largest size is positive; a score is that of one copy of a row."""
-    scores = np.abs(pairs.eigenvectors / np.sqrt(weights)[:, None])
-    first = np.argmax(scores >= (1 - SIGN_TIE[precision]) * scores.max(axis=0), axis=0)
-    signs = np.sign(pairs.eigenvectors[first, np.arange(len(first))])
-    return replace(pairs, eigenvectors=pairs.eigenvectors * np.where(signs == 0, 1.0, signs))
+    """With the signs that scores have by convention; a score is that of one copy of a row."""
+    signs = signs_of(pairs.eigenvectors / np.sqrt(weights)[:, None], precision)
+    return replace(pairs, eigenvectors=pairs.eigenvectors * signs)
+
+
+def signs_of(scores: Array, precision: str) -> Array:
+    """1 or −1, (k,): with it the first score (n, k) of nearly the largest size is positive."""
+    sizes = np.abs(scores)
+    first = np.argmax(sizes >= (1 - SIGN_TIE[precision]) * sizes.max(axis=0), axis=0)
+    return np.where(scores[first, np.arange(len(first))] < 0, -1.0, 1.0)
 
 
 def with_centred_direction(pairs: Eigenpairs, weights: Array) -> Eigenpairs:
@@ -157,14 +162,26 @@ def _warn_of_rounding(pairs: Eigenpairs, plan: FitPlan) -> None:
 def _tell_indefinite(
     pairs: Eigenpairs, kernel: Kernel, plan: FitPlan, limit: float, *, largest: float
 ) -> None:
-    ratio = f"{-pairs.smallest / largest:.4g}" if largest > 0 else "infinite"
+    ratio = -pairs.smallest / largest if largest > 0 else np.inf
+    among_asked = bool((pairs.eigenvalues < -limit).any())
+    tell_indefinite(kernel, plan.settings, ratio, among_asked=among_asked)
+
+
+def tell_indefinite(kernel: Kernel, settings: FitSettings, ratio: float, *, among_asked: bool) -> None:
+    """Refuse a kernel whose negative eigenvalues are `ratio` of the largest, or warn of them, as asked.
+
+    Raises
+    ------
+    DataError
+        Where that is an error.
+    """
+    told = f"{ratio:.4g}" if np.isfinite(ratio) else "infinite"
     message = (
         f"kernel {getattr(kernel, 'label', kernel.name)} is not positive semidefinite: there are significant "
-        f"negative eigenvalues, |negative|/largest = {ratio}"
+        f"negative eigenvalues, |negative|/largest = {told}"
     )
-    action, name = plan.settings.on_indefinite, plan.settings.wording
-    among_asked = bool((pairs.eigenvalues < -limit).any())
-    if action == "error" or largest <= 0 or (action == "asked" and among_asked):
+    action, name = settings.on_indefinite, settings.wording
+    if action == "error" or not np.isfinite(ratio) or (action == "asked" and among_asked):
         remedy = "ask for fewer components" if action == "asked" else f"set {name('on_indefinite', 'warn')}"
         raise DataError(f"{message}; use another kernel or other parameters, or {remedy}")
     warnings.warn(f"{message}; only positive ones are used", KpcaStreamWarning, stacklevel=2)

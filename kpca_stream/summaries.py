@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from dask.system import CPU_COUNT
 
 from kpca_stream.config import Config
 from kpca_stream.fitting import Fit, FitPlan
-from kpca_stream.results import FitSummary, Plan
+from kpca_stream.results import Bound, FitSummary, Landmarks, MergeSummary, Plan
+from kpca_stream.storage.basis import Basis
 from kpca_stream.storage.registry import Registry
 from kpca_stream.telemetry import peak_memory
 
@@ -39,13 +42,13 @@ def fit_summary(
         precision=plan.precision,
         storage=plan.storage,
         tile_rows=plan.grid.tile_rows,
-        n_tiles=plan.grid.n_tiles,
+        n_tiles=0 if found.pairs is None else plan.grid.n_tiles,
         tiles_found=found.counts.found,
         tiles_made=found.counts.made,
         tiles_read=found.counts.read,
         tiles_repaired=len(found.counts.repaired),
         method=plan.method,
-        n_passes=found.pairs.n_passes,
+        n_passes=found.n_passes,
         passes_resumed=found.counts.resumed,
         eigenvalues=tuple(basis.eigenvalues.tolist()),
         explained_variance_ratio=tuple(basis.explained_variance_ratio.tolist()),
@@ -59,6 +62,37 @@ def fit_summary(
         model=str(registry.folder),
         reused=False,
         warnings=told,
+        landmarks=_landmarks(found),
+    )
+
+
+def merge_summary(basis: Basis, paths: Sequence[str], into: Path) -> MergeSummary:
+    """A basis that was merged from several."""
+    return MergeSummary(
+        merged=tuple(paths),
+        n_samples=basis.facts["n_samples"],
+        eigenvalues=tuple(basis.eigenvalues.tolist()),
+        explained_variance_ratio=tuple(basis.explained_variance_ratio.tolist()),
+        landmarks=_landmarks_of(basis),
+        trace=basis.trace,
+        basis=str(into),
+    )
+
+
+def _landmarks(found: Fit) -> Landmarks | None:
+    if found.pairs is not None:
+        return None
+    return _landmarks_of(found.basis)
+
+
+def _landmarks_of(basis: Basis) -> Landmarks:
+    facts = basis.facts
+    return Landmarks(
+        n_landmarks=facts["n_landmarks"],
+        method=facts["landmark_method"],
+        rank=facts["rank"],
+        residual_trace_share=facts["residual_trace_share"],
+        bounds=tuple(Bound(**bound) for bound in facts["certificates"]),
     )
 
 
@@ -69,12 +103,18 @@ def reused_summary(config: Config, registry: Registry, version: int) -> FitSumma
     values: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()
     }
+    if stored.get("landmarks") is not None:
+        values["landmarks"] = _stored_landmarks(stored["landmarks"])
     here: dict[str, Any] = {
         "store": config.gram.path,
         "basis": str(registry.basis_path(version)),
         "model": str(registry.folder),
     }
     return FitSummary(**{**values, **here, "version": version, "reused": True})
+
+
+def _stored_landmarks(stored: dict[str, Any]) -> Landmarks:
+    return Landmarks(**{**stored, "bounds": tuple(Bound(**bound) for bound in stored["bounds"])})
 
 
 START_SECONDS = 1.0
@@ -92,8 +132,10 @@ def plan_summary(config: Config, plan: FitPlan, n_workers: int) -> Plan:
         storage=plan.storage,
         method=plan.method,
         tile_rows=plan.grid.tile_rows,
-        n_tiles=plan.grid.n_tiles,
-        n_tasks=plan.grid.n_tasks,
+        n_tiles=0 if plan.method == "nystrom" else plan.grid.n_tiles,
+        n_tasks=plan.n_tasks,
+        n_landmarks=plan.n_landmarks if plan.method == "nystrom" else None,
+        method_reason=plan.method_reason,
         disk_rows=f.disk_rows,
         disk_tiles=f.disk_tiles,
         disk_vectors=f.disk_vectors,
@@ -106,5 +148,5 @@ def plan_summary(config: Config, plan: FitPlan, n_workers: int) -> Plan:
         seconds=START_SECONDS + f.core_seconds / min(n_workers, CPU_COUNT),
         memory_limit=config.limits.memory,
         disk_limit=config.limits.disk,
-        refusals=plan.refusals(),
+        refusals=(plan.refusal(),) if plan.refusals() else (),
     )

@@ -9,6 +9,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -154,6 +155,23 @@ def score(path: str, settings: tuple[str, ...], **output: bool) -> int:
 def verify(path: str, **output: bool) -> int:
     """Check a Gram store or a basis: checksums, tiles, means, residuals."""
     return Invocation("verify", **output).perform(lambda told: _pipeline().verify_store(path, told))
+
+
+@commands.command()
+@click.argument("paths", metavar="BASIS BASIS...", nargs=-1, required=True)
+@click.option("--into", required=True, metavar="PATH", help="The new basis; a folder that is not there yet.")
+@_output_options
+def merge(paths: tuple[str, ...], into: str, **output: bool) -> int:
+    """Add up Nyström bases that share their landmarks, without reading their rows again."""
+
+    def call(_: Reporter) -> Any:
+        if len(paths) < 2:
+            raise ConfigError(
+                f"BASIS: got {len(paths)}, expected at least two; name all that are to be merged"
+            )
+        return _pipeline().merge_bases([Path(path) for path in paths], Path(into))
+
+    return Invocation("merge", **output).perform(call)
 
 
 @commands.group()

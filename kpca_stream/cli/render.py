@@ -12,8 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from kpca_stream.results import (
+    Bound,
     ConfigCheck,
     FitSummary,
+    Landmarks,
+    MergeSummary,
     Plan,
     Result,
     RunResult,
@@ -69,6 +72,9 @@ def _gram(console: Console, fit: FitSummary) -> None:
     if fit.reused:
         _section(console, "Gram matrix", [("nothing to do", f"version {fit.version} was fitted already")])
         return
+    if fit.landmarks is not None:
+        _section(console, "Nyström", _landmark_facts(fit, fit.landmarks))
+        return
     tiles = f"{fit.n_tiles:,} (edge {fit.tile_rows:,}): {fit.tiles_found:,} found, {fit.tiles_made:,} made"
     if fit.tiles_repaired:
         tiles += f", {fit.tiles_repaired:,} repaired"
@@ -86,19 +92,64 @@ def _gram(console: Console, fit: FitSummary) -> None:
     _section(console, "Gram matrix", facts)
 
 
-def _components(console: Console, fit: FitSummary) -> None:
+def _landmark_facts(fit: FitSummary, used: Landmarks) -> list[Fact]:
+    return [
+        *_quality(used),
+        ("solver", f"{fit.method}, {fit.precision}"),
+        ("peak memory", size(fit.peak_memory)),
+        ("time", duration(fit.seconds)),
+    ]
+
+
+def _quality(used: Landmarks) -> list[Fact]:
+    return [
+        ("landmarks", f"{used.n_landmarks:,} by {used.method}, rank {used.rank:,}"),
+        ("residual trace", f"{used.residual_trace_share:.2g} of all"),
+        *((f"{bound.kind} bound", _told(bound)) for bound in used.bounds),
+    ]
+
+
+def _told(bound: Bound) -> str:
+    if not bound.certified:
+        return f"exact eigenvalues are higher by up to about {bound.bound:.4g}: an estimate, not certified"
+    chance = f", but for a chance of {bound.failure_probability:.0e}" if bound.failure_probability else ""
+    return f"exact eigenvalues are higher by at most {bound.bound:.4g}{chance}"
+
+
+def _merge(console: Console, result: MergeSummary) -> None:
+    facts = [
+        ("bases", ", ".join(result.merged)),
+        ("rows", f"{result.n_samples:,}"),
+        *_quality(result.landmarks),
+    ]
+    _section(console, "Merged", facts)
+    _components(console, result)
+    _section(console, "Where everything lies", [("basis", result.basis)])
+    _next(console, f"kpca-stream verify {result.basis}")
+
+
+def _components(console: Console, fit: FitSummary | MergeSummary) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for name in ("component", "eigenvalue", "explained", "cumulative", "residual"):
+    last, cells = _last_column(fit)
+    for name in ("component", "eigenvalue", "explained", "cumulative", last):
         table.add_column(name, justify="right", no_wrap=True)
     shares = fit.explained_variance_ratio
-    rows = zip(fit.eigenvalues, shares, itertools.accumulate(shares), fit.residual_norms, strict=True)
-    for index, (value, share, total, residual) in enumerate(itertools.islice(rows, MAX_COMPONENTS), start=1):
-        cells = (f"{index}", f"{value:.6g}", f"{share:.2%}", f"{total:.2%}", f"{residual:.1e}")
-        table.add_row(*cells)
+    rows = zip(fit.eigenvalues, shares, itertools.accumulate(shares), cells, strict=True)
+    for index, (value, share, total, cell) in enumerate(itertools.islice(rows, MAX_COMPONENTS), start=1):
+        table.add_row(f"{index}", f"{value:.6g}", f"{share:.2%}", f"{total:.2%}", cell)
     _title(console, "Components")
     _indented(console, table)
     if len(fit.eigenvalues) > MAX_COMPONENTS:
         console.print(f"  and {len(fit.eigenvalues) - MAX_COMPONENTS} more: --json lists all")
+
+
+def _last_column(fit: FitSummary | MergeSummary) -> tuple[str, list[str]]:
+    """What is known of each eigenvalue: its residual, or up to where the exact one may be."""
+    if isinstance(fit, FitSummary) and fit.landmarks is None:
+        return "residual", [f"{residual:.1e}" for residual in fit.residual_norms]
+    bounds = fit.landmarks.bounds if fit.landmarks is not None else ()
+    certified = min((bound.bound for bound in bounds if bound.certified), default=0.0)
+    return "exact at most", [f"{value + certified:.6g}" for value in fit.eigenvalues]
 
 
 def _places(console: Console, fit: FitSummary, score: ScoreSummary | None) -> None:
@@ -134,10 +185,12 @@ def _plan(console: Console, plan: Plan) -> None:
         ("kernel", plan.kernel),
         ("solver", f"{plan.method}, {plan.precision}, {_count(plan.passes, 'pass', 'passes')}"),
         ("storage", plan.storage),
-        ("tiles", f"{plan.n_tiles:,} (edge {plan.tile_rows:,}) in {_count(plan.n_tasks, 'task', 'tasks')}"),
+        _units(plan),
         ("evaluations", f"{plan.evaluations:,} of the kernel"),
         ("time", f"about {duration(plan.seconds)}"),
     ]
+    if plan.method_reason:
+        problem.append(("reason", plan.method_reason))
     disk = [
         ("rows", size(plan.disk_rows)),
         ("tiles", size(plan.disk_tiles)),
@@ -151,6 +204,13 @@ def _plan(console: Console, plan: Plan) -> None:
     ]
     for title, facts in (("Plan", problem), ("Disk", disk), ("Memory", memory)):
         _section(console, title, facts)
+
+
+def _units(plan: Plan) -> Fact:
+    tasks = _count(plan.n_tasks, "task", "tasks")
+    if plan.n_landmarks is not None:
+        return "landmarks", f"{plan.n_landmarks:,} in {tasks}"
+    return "tiles", f"{plan.n_tiles:,} (edge {plan.tile_rows:,}) in {tasks}"
 
 
 def _verify(console: Console, report: VerifyReport) -> None:
@@ -210,6 +270,7 @@ def size(n_bytes: int) -> str:
 _RENDERERS: dict[type[Any], Callable[[Console, Any], None]] = {
     RunResult: _run,
     FitSummary: _fit,
+    MergeSummary: _merge,
     ScoreSummary: _score,
     Plan: _plan,
     VerifyReport: _verify,

@@ -173,7 +173,9 @@ class Kernel(Section):
 class Solver(Section):
     """How many components, how exactly and how."""
 
-    method: Literal["auto", "dense", "lanczos"] = "auto"
+    method: Literal["auto", "dense", "lanczos", "nystrom"] = "auto"
+    allow_approximate: bool = False
+    """Whether auto may take nystrom where an exact fit is beyond the limits."""
     n_components: Components = 10
     max_components: PositiveInt = 200
     """Most components that a share may take."""
@@ -181,6 +183,38 @@ class Solver(Section):
     """Largest residual relative to the first eigenvalue; 0: 1e-13 in float64, else 1e-6."""
     max_passes: PositiveInt = 50
     precision: Literal["auto", "float32", "float64", "mixed"] = "auto"
+
+
+class LandmarkRows(Section):
+    """Landmarks of one's own."""
+
+    path: Text
+    """Of rows with the columns of the data; for a precomputed kernel of one column, their positions."""
+    rows: RowSlice = None
+
+
+class LandmarksOf(Section):
+    """The landmarks of another basis, with its kernel: what is fitted can be merged with it."""
+
+    basis: Text
+
+
+class Nystrom(Section):
+    """How an approximate fit chooses its landmarks, and what certifies it."""
+
+    landmarks: Annotated[
+        PositiveInt | LandmarkRows | LandmarksOf,
+        expected("a whole number >= 1, path (and rows) of your own landmarks, or basis: whose landmarks"),
+    ] = 1000
+    """How many at most, or the rows themselves, or those of another basis."""
+    method: Literal["auto", "kmeans", "rpcholesky", "uniform"] = "auto"
+    """auto: kmeans for rbf and laplacian, rpcholesky for other kernels and where residual is given."""
+    residual: Annotated[Share | None, expected("a share between 0 and 1, such as 1%, or null")] = None
+    """Take the fewest landmarks that leave this share of the trace."""
+    pool: Literal["sample", "all"] = "sample"
+    """Among which rows rpcholesky chooses; all: out of core, some passes more."""
+    bound: Literal["trace", "probabilistic", "sampled"] = "trace"
+    """On how far eigenvalues are below the exact ones, beside that by the trace."""
 
 
 class Gram(Section):
@@ -213,6 +247,8 @@ class Limits(Section):
 
     memory: Size = parse_size("4GiB")
     disk: Size = parse_size("100GiB")
+    core_hours: Annotated[float, Field(gt=0)] | None = None
+    """Work by the plan's forecast, in hours of one core; null: any."""
 
 
 class Models(Section):
@@ -248,6 +284,7 @@ class Config(Section):
     kernel: Kernel = Kernel()
     solver: Solver = Solver()
     gram: Gram = Gram()
+    nystrom: Nystrom = Nystrom()
     novelty: Novelty = Novelty()
     cluster: Cluster = Cluster()
     limits: Limits = Limits()
@@ -261,6 +298,8 @@ class Config(Section):
             ("gram", "path"): self.gram.path,
             ("models", "path"): f"{self.models.path}/{self.name}",
         }
+        if isinstance(self.nystrom.landmarks, LandmarkRows):
+            inputs["nystrom", "landmarks", "path"] = self.nystrom.landmarks.path
         if self.score is not None:
             inputs["score", "input", "path"] = self.score.input.path
             outputs["score", "output"] = self.score.output

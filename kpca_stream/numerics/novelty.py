@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,12 @@ class Thresholds:
     hotelling_t2: float
     error_quantiles: Array
     t2_quantiles: Array
+
+    @classmethod
+    def unknown(cls) -> Self:
+        """Limits that no row passes, of a basis that none are known of yet."""
+        nothing = np.full(N_QUANTILES, np.nan)
+        return cls(1.0, np.inf, np.inf, nothing, nothing)
 
     def passed(self, reconstruction_error: Array | None, hotelling_t2: Array) -> Array:
         """Whether each row passes either limit; by T² alone where there is no reconstruction error."""

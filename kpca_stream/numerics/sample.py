@@ -28,13 +28,23 @@ class Sample:
     hashes: NDArray[np.uint64]
     X: NDArray[np.float64]
 
+    def smallest(self, n_rows: int) -> Sample:
+        """The rows with the `n_rows` smallest hashes."""
+        if self.hashes.size <= n_rows:
+            return self
+        chosen = np.sort(np.argpartition(self.hashes, n_rows - 1)[:n_rows])
+        return Sample(self.hashes[chosen], self.X[chosen])
+
     def joined(self, other: Sample, n_rows: int) -> Sample:
         """The `n_rows` smallest of both, where the rows of `other` come after those of this one."""
         hashes, X = np.concatenate((self.hashes, other.hashes)), np.concatenate((self.X, other.X))
-        if hashes.size <= n_rows:
-            return Sample(hashes, X)
-        chosen = np.sort(np.argpartition(hashes, n_rows - 1)[:n_rows])
-        return Sample(hashes[chosen], X[chosen])
+        return Sample(hashes, X).smallest(n_rows)
+
+    def positions(self, n_samples: int, seed: int) -> NDArray[np.int64]:
+        """Where the rows stand among `n_samples`, (m,)."""
+        strides = (np.arange(a, min(a + _STRIDE, n_samples)) for a in range(0, n_samples, _STRIDE))
+        found = [part[np.isin(position_hashes(part, seed), self.hashes)] for part in strides]
+        return np.concatenate(found)
 
 
 def hash_limit(n_samples: int, n_rows: int, seed: int) -> int:

@@ -17,6 +17,7 @@ from typing import Any, Self
 
 import numpy as np
 import zarr
+from numpy.typing import NDArray
 
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.numerics.kernels import Kernel, Own, Preparation, RowPairs
@@ -24,13 +25,17 @@ from kpca_stream.numerics.novelty import Thresholds
 from kpca_stream.numerics.resolve import KernelSpec, find_name, make_kernel
 from kpca_stream.storage.chunked import create_array, write_array
 from kpca_stream.storage.damage import told_as
-from kpca_stream.storage.frozen import Basis
+from kpca_stream.storage.frozen import Accumulated, Basis
 from kpca_stream.storage.rows import ZarrRows
 from kpca_stream.storage.whole import remove_tree
 
 __all__ = ["Basis", "BasisAddress", "open_basis", "save_basis"]
 
+Array = NDArray[Any]
+
 FORMAT_VERSION = 1
+TALL = ("rows", "coefficients", "products", "sample")
+"""Arrays that are read block by block, when they are asked for."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +149,12 @@ def _attributes(basis: Basis) -> dict[str, Any]:
             "hotelling_t2": limits.hotelling_t2,
         },
         "facts": basis.facts,
+        "accumulated": None if basis.accumulated is None else _sums(basis.accumulated),
     }
+
+
+def _sums(accumulated: Accumulated) -> dict[str, float]:
+    return {name: getattr(accumulated, name) for name in ("total", "tau", "offset")}
 
 
 def _write_arrays(path: Path, group: zarr.Group, basis: Basis) -> dict[str, dict[str, Any]]:
@@ -159,6 +169,12 @@ def _write_arrays(path: Path, group: zarr.Group, basis: Basis) -> dict[str, dict
         "error_quantiles": (basis.thresholds.error_quantiles, ("quantile",)),
         "t2_quantiles": (basis.thresholds.t2_quantiles, ("quantile",)),
     }
+    if basis.accumulated is not None:
+        small |= {
+            "provisional_mean": (basis.accumulated.centre, ("row",)),
+            "sums": (basis.accumulated.s, ("row",)),
+            "sample_weights": (basis.accumulated.sample_weights, ("sample",)),
+        }
     for name, (values, dimensions) in small.items():
         if values is not None:
             write_array(group, name, np.asarray(values, dtype=np.float64), dimensions=dimensions)
@@ -170,6 +186,9 @@ def _write_blocks(group: zarr.Group, basis: Basis) -> None:
     tall = {"coefficients": (basis.coefficients, ("row", "component"))}
     if basis.rows is not None:
         tall["rows"] = (basis.rows, ("row", "feature"))
+    if basis.accumulated is not None:
+        tall["products"] = (basis.accumulated.G, ("row", "other"))
+        tall["sample"] = (basis.accumulated.sample, ("sample", "feature"))
     for name, (rows, dimensions) in tall.items():
         chunks = (min(basis.chunk_rows, rows.shape[0]), max(1, rows.shape[1]))
         array = create_array(group, name, rows.shape, chunks, rows.dtype, dimensions=dimensions)
@@ -238,9 +257,7 @@ def _array(path: Path, group: zarr.Group, name: str, facts: dict[str, Any]) -> z
 
 
 def _basis(content: dict[str, Any], arrays: dict[str, zarr.Array[Any]]) -> Basis:
-    small = {
-        name: np.asarray(array[...]) for name, array in arrays.items() if name not in ("rows", "coefficients")
-    }
+    small = {name: np.asarray(array[...]) for name, array in arrays.items() if name not in TALL}
     limits = content["thresholds"]
     return Basis(
         kernel=_kernel(content["kernel"], Preparation(small.get("centre"), small.get("multiplier"))),
@@ -261,6 +278,20 @@ def _basis(content: dict[str, Any], arrays: dict[str, zarr.Array[Any]]) -> Basis
             **limits, error_quantiles=small["error_quantiles"], t2_quantiles=small["t2_quantiles"]
         ),
         facts=content["facts"],
+        accumulated=None if content["accumulated"] is None else _accumulated(content, small, arrays),
+    )
+
+
+def _accumulated(
+    content: dict[str, Any], small: dict[str, Array], arrays: dict[str, zarr.Array[Any]]
+) -> Accumulated:
+    return Accumulated(
+        **content["accumulated"],
+        centre=small["provisional_mean"],
+        s=small["sums"],
+        G=ZarrRows.whole(arrays["products"]),
+        sample=ZarrRows.whole(arrays["sample"]),
+        sample_weights=small["sample_weights"],
     )
 
 

@@ -41,7 +41,7 @@ class Sweep:
         Their names.
     moments : Moments
         Of all rows that are kept, copies included.
-    sample : ndarray of shape (min(n_seen, 2000), n_features)
+    drawn : Sample
         The kept rows whose positions in the source have the smallest seeded hashes, in order, float64.
     fingerprint : str or None
         Hash of the values and the shape of the source, dropped rows included; None without a store.
@@ -58,11 +58,16 @@ class Sweep:
     n_features: int
     columns: tuple[str, ...]
     moments: Moments
-    sample: NDArray[np.float64]
+    drawn: Sample
     fingerprint: str | None
     n_dropped: int
     rows: Rows
     weights: NDArray[np.float64] | None = None
+
+    @property
+    def sample(self) -> NDArray[np.float64]:
+        """The first of those drawn, (min(n_seen, 2000), n_features): by these kernels are chosen."""
+        return self.drawn.smallest(SAMPLE_ROWS).X
 
     @property
     def n_seen(self) -> int:
@@ -79,6 +84,7 @@ def sweep(
     source: Source,
     *,
     seed: int,
+    n_drawn: int = SAMPLE_ROWS,
     on_missing: Literal["error", "drop"] = "error",
     store: zarr.Group | None = None,
     claimed: Callable[[str, int | None], None] | None = None,
@@ -94,6 +100,8 @@ def sweep(
         The rows.
     seed : int
         Of the sample.
+    n_drawn : int
+        Rows of the sample, at least 2,000.
     on_missing : {"error", "drop"}
         What to do with rows that hold NaN or infinity.
     store : zarr.Group, optional
@@ -123,8 +131,8 @@ def sweep(
     if weights is not None and on_missing == "drop":
         raise ConfigError("weights: got some where rows may be dropped, expected none, or on_missing: error")
     in_place = _rows_in_place(source, store)
-    limit = _hash_limit(source, seed, on_missing)
-    look = Look(seed, SAMPLE_ROWS, limit, store is not None, merging)
+    limit = _hash_limit(source, seed, n_drawn, on_missing)
+    look = Look(seed, n_drawn, limit, store is not None, merging)
     sink = _sink(source, store) if in_place is None and claimed is None else Sink()
     total = look_at_all(source, look, sink, progress, weights=weights)
     seen = total.seen
@@ -146,7 +154,7 @@ def sweep(
         n_features=source.n_features,
         columns=source.columns,
         moments=moments,
-        sample=sample.X,
+        drawn=sample,
         fingerprint=fingerprint,
         n_dropped=seen.n_dropped,
         rows=rows,
@@ -223,9 +231,9 @@ def _rows_of_before(
     return ZarrRows.whole(array) if (array.shape, array.dtype) == (shape, dtype) else None
 
 
-def _hash_limit(source: Source, seed: int, on_missing: str) -> int:
+def _hash_limit(source: Source, seed: int, n_drawn: int, on_missing: str) -> int:
     # Where rows may be dropped, any row may come into the sample in their place.
-    return NO_LIMIT if on_missing == "drop" else hash_limit(source.n_samples, SAMPLE_ROWS, seed)
+    return NO_LIMIT if on_missing == "drop" else hash_limit(source.n_samples, n_drawn, seed)
 
 
 def _refuse_bad(source: Source, seen: Observation) -> None:

@@ -1,0 +1,181 @@
+"""More rows, or another basis of the same landmarks, added to a Nyström basis: nothing is read twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpca_stream.approximation import drawn_rows
+from kpca_stream.cluster import single_threaded_blas
+from kpca_stream.errors import DataError
+from kpca_stream.fitplan import FitSettings
+from kpca_stream.numerics.certificate import by_trace
+from kpca_stream.numerics.nystrom import FeatureMap, Statistics
+from kpca_stream.nystrom import Drawn, assembled, drawn_of
+from kpca_stream.preliminaries import check_weights
+from kpca_stream.stages.statistics import RowPass, accumulate
+from kpca_stream.stages.sweep import sweep
+from kpca_stream.storage.basis import Basis
+from kpca_stream.storage.frozen import Accumulated
+from kpca_stream.storage.source import Source
+
+Array = NDArray[Any]
+
+
+def with_rows(basis: Basis, source: Source, settings: FitSettings, *, weights: Array | None = None) -> Basis:
+    """The basis of the rows that it was fitted on and those of `source`, with the same landmarks.
+
+    Parameters
+    ----------
+    basis : Basis
+        Approximate.
+    source : Source
+        Rows (n, d), of the same columns.
+    settings : FitSettings
+        How many components, the quantile of novelty, and the seed by which rows are drawn for its thresholds.
+    weights : ndarray of shape (n,), optional
+
+    Raises
+    ------
+    DataError
+        If the basis is exact, or rows hold missing values.
+    """
+    accumulated = accumulated_of(basis, "a basis")
+    with single_threaded_blas():
+        check_weights(weights, source.n_samples)
+        n_drawn = drawn_rows(source.n_features)
+        looked = sweep(source, seed=settings.seed, n_drawn=n_drawn, weights=weights)
+        features = _features(basis)
+        row_pass = RowPass(looked.rows, looked.weights, features.kernel, features.landmarks, features.dtype)
+        more = accumulate(row_pass, accumulated.centre)
+        drawn = drawn_of(basis.kernel, looked, weights, more.total, settings.seed)
+        both = _joined([_drawn(accumulated), drawn], [accumulated.total, more.total], n_drawn, settings.seed)
+        found = _rebuilt(basis, features, accumulated.statistics() + more, both, settings)
+    n_samples = basis.facts["n_samples"] + looked.n_seen
+    return replace(found, facts={**found.facts, "n_samples": n_samples, "fingerprint": None})
+
+
+def merged(bases: Sequence[Basis], names: Sequence[str], settings: FitSettings) -> Basis:
+    """The basis of all rows that several were fitted on, which share their landmarks.
+
+    Parameters
+    ----------
+    bases : sequence of Basis
+        Approximate.
+    names : sequence of str
+        How messages name them.
+    settings : FitSettings
+        As for `with_rows`.
+
+    Raises
+    ------
+    DataError
+        If one is exact, or they differ in landmarks, kernel, columns or precision.
+    """
+    first = bases[0]
+    parts = [accumulated_of(basis, name) for basis, name in zip(bases, names, strict=True)]
+    for basis, name in zip(bases[1:], names[1:], strict=True):
+        _refuse_other(first, names[0], basis, name)
+    statistics = parts[0].statistics()
+    for part in parts[1:]:
+        statistics += part.statistics()
+    with single_threaded_blas():
+        totals = [part.total for part in parts]
+        n_drawn = drawn_rows(len(first.columns))
+        drawn = _joined([_drawn(part) for part in parts], totals, n_drawn, settings.seed)
+        found = _rebuilt(first, _features(first), statistics, drawn, settings)
+    facts = [basis.facts for basis in bases]
+    return replace(
+        found,
+        facts={
+            **found.facts,
+            "n_samples": sum(each["n_samples"] for each in facts),
+            "fingerprint": None,
+            "merged": [each["fingerprint"] for each in facts],
+        },
+    )
+
+
+def _rebuilt(
+    basis: Basis, features: FeatureMap, statistics: Statistics, drawn: Drawn, settings: FitSettings
+) -> Basis:
+    K = features.kernel.matrix(features.landmarks, features.landmarks)
+    made = assembled(features, K, statistics, drawn, settings, basis.columns)
+    certificate = asdict(by_trace(made.embedding.residual_trace))
+    return replace(made.basis, facts={**basis.facts, **made.basis.facts, "certificates": [certificate]})
+
+
+def _features(basis: Basis) -> FeatureMap:
+    if basis.rows is None:
+        raise DataError("a precomputed kernel has no rows to compare others with; fit all of it anew")
+    return FeatureMap.of(basis.kernel, basis.rows.load(), np.dtype(basis.precision))
+
+
+def accumulated_of(basis: Basis, name: str) -> Accumulated:
+    """What a basis adds up; a DataError where it is exact."""
+    if basis.accumulated is None:
+        raise DataError(
+            f"{name} is {basis.facts.get('method')} and keeps no sums to add to, expected one of method nystrom "
+            "and of a kernel between rows; fit all rows anew"
+        )
+    return basis.accumulated
+
+
+def _drawn(accumulated: Accumulated) -> Drawn:
+    return Drawn(accumulated.sample.load(), accumulated.sample_weights)
+
+
+def _joined(parts: Sequence[Drawn], totals: Sequence[float], most: int, seed: int) -> Drawn:
+    """Rows of all parts, in proportion to how many they stand for where they are too many together."""
+    n_rows = sum(len(part.X) for part in parts)
+    if n_rows > most:
+        share = most / sum(totals)
+        parts = [_thinned(part, share * total, seed) for part, total in zip(parts, totals, strict=True)]
+    return Drawn(np.concatenate([part.X for part in parts]), np.concatenate([part.weights for part in parts]))
+
+
+def _thinned(part: Drawn, wanted: float, seed: int) -> Drawn:
+    n_rows = min(len(part.X), max(1, round(wanted)))
+    chosen = np.sort(np.random.default_rng(seed).permutation(len(part.X))[:n_rows])
+    weights = part.weights[chosen]
+    return Drawn(part.X[chosen], weights * part.weights.sum() / weights.sum())
+
+
+def _refuse_other(first: Basis, first_name: str, other: Basis, name: str) -> None:
+    differences = [what for what, differs in _differences(first, other) if differs]
+    if differences:
+        raise DataError(
+            f"{name} differs from {first_name} in {', '.join(differences)}; expected bases that share them: fit "
+            f"the second with nystrom.landmarks: {{basis: {first_name}}}"
+        )
+
+
+def _differences(a: Basis, b: Basis) -> list[tuple[str, bool]]:
+    return [
+        ("kernel", a.kernel.name != b.kernel.name or _numbers(a) != _numbers(b)),
+        ("columns", a.columns != b.columns),
+        ("precision", a.precision != b.precision),
+        ("scale", not _same_preparation(a, b)),
+        ("landmarks", not _same_landmarks(a, b)),
+    ]
+
+
+def _numbers(basis: Basis) -> list[Any]:
+    return [getattr(basis.kernel, name, None) for name in ("gamma", "degree", "coef0", "shift", "label")]
+
+
+def _same_preparation(a: Basis, b: Basis) -> bool:
+    pairs = [
+        (getattr(a.kernel.preparation, name), getattr(b.kernel.preparation, name))
+        for name in ("centre", "multiplier")
+    ]
+    return all(np.array_equal(x, y) if x is not None and y is not None else x is y for x, y in pairs)
+
+
+def _same_landmarks(a: Basis, b: Basis) -> bool:
+    same_centre = np.array_equal(a.accumulated.centre, b.accumulated.centre)  # type: ignore[union-attr]
+    return same_centre and np.array_equal(a.rows.load(), b.rows.load())  # type: ignore[union-attr]
