@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +28,7 @@ from kpca_stream.preliminaries import early_refusal, look_at, own_values, stays_
 from kpca_stream.results import FitSummary, Plan, RunResult, ScoreSummary, as_json
 from kpca_stream.stages.scoring import PartResult, open_like, write_part
 from kpca_stream.stages.sweep import Sweep
+from kpca_stream.storage import premises
 from kpca_stream.storage.basis import BasisAddress
 from kpca_stream.storage.layout import RunStore
 from kpca_stream.storage.lock import locked
@@ -68,7 +69,8 @@ def plan_config(config: Config, reporter: Reporter, *, shape: tuple[int, int] | 
 def fit_config(config: Config, reporter: Reporter, *, restart: bool = False) -> FitSummary:
     """Fit and publish a basis; where this very fit is published already, say so and do nothing.
 
-    With `restart`, what earlier runs left in the store is removed, and the fit is made anew.
+    With `restart`, what earlier runs left in the store is removed once the rows were looked at and the fit
+    may begin, and it is made anew.
     """
     job = _job(config)
     with _connected(config):
@@ -160,8 +162,10 @@ def _fitted(config: Config, job: _Job, reporter: Reporter, *, restart: bool) -> 
         version = None if restart else registry.find(name)
         if version is not None:
             registry.point(version)
+            store.finish_after(name)
             return reused_summary(config, registry, version)
-        found = fit(source, settings, store=store, reporter=reporter, looked=looked)
+        named = replace(store, fit=name)
+        found = fit(source, settings, store=named, reporter=reporter, looked=looked)
         _warn_of_fewer(found, settings)
         seconds = time.perf_counter() - began
         summary = partial(
@@ -254,20 +258,28 @@ def _connected(config: Config) -> AbstractContextManager[None]:
 @contextmanager
 def _run_store(config: Config, reporter: Reporter, *, restart: bool) -> Iterator[RunStore]:
     path = Path(config.gram.path)
-    RunStore.check(path)
+    premises.check(path)
     path.mkdir(parents=True, exist_ok=True)
     with locked(path), naming(path):
+        premises.settle(path)
         if restart:
-            RunStore.clear(path)
-        store = RunStore.open(path)
-        if swept := store.sweep():
-            reporter.note(f"removed {len(swept)} leftovers of interrupted writes, the first {swept[0]}")
+            premises.set_aside(path)
         try:
-            yield store
-        except KpcaStreamError:
-            if not store.identity:  # refused before the first tile: what was written is of no use
-                RunStore.clear(path)
-            raise
+            yield from _opened_store(path, reporter)
+        finally:
+            premises.settle(path)  # a restart that was refused costs nothing
+
+
+def _opened_store(path: Path, reporter: Reporter) -> Iterator[RunStore]:
+    store = RunStore.open(path)
+    if swept := store.sweep():
+        reporter.note(f"removed {len(swept)} leftovers of interrupted writes, the first {swept[0]}")
+    try:
+        yield store
+    except KpcaStreamError:
+        if not store.identity:  # refused before the first tile: what was written is of no use
+            premises.clear(path)
+        raise
 
 
 @contextmanager

@@ -11,7 +11,8 @@ A Zarr v3 group on a local or shared file system::
     vectors.npy           the block that the current pass multiplies
     lock
 
-Its attributes name the data, the kernel and all else that the stored values depend on, with a digest.
+Its attributes name the data, the kernel and all else that the stored values depend on, with a digest, and the
+fit that was begun last.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -30,27 +30,34 @@ import zarr
 from numpy.typing import DTypeLike, NDArray
 
 from kpca_stream.errors import ConfigError, DataError
+from kpca_stream.storage import premises
 from kpca_stream.storage.checkpoint import Checkpoints
 from kpca_stream.storage.chunked import REMEDY, check_description, create_array, write_array
-from kpca_stream.storage.damage import FAULTS, told_as
+from kpca_stream.storage.damage import told_as
 from kpca_stream.storage.rows import NpyRows, Rows, ZarrRows
-from kpca_stream.storage.whole import remove, written_whole
+from kpca_stream.storage.whole import written_whole
 
 Array = NDArray[Any]
 
 FORMAT_VERSION = 1
 TILE_KEY = re.compile(r"(\d+)/(\d+)")
-CONTENTS = ("rows", "tiles", "row_means", "diagonal", "weights", "checkpoints", "vectors.npy", "zarr.json")
-"""All that a run leaves in its store, but the lock; the description, which names the run, goes last."""
-PARTIAL = "*.partial"
 
 
 @dataclass(frozen=True, eq=False)
 class RunStore:
-    """An open store of one run."""
+    """An open store of one run.
+
+    Parameters
+    ----------
+    path : Path
+    group : zarr.Group
+    fit : str, optional
+        Names the fit that works here, so that it is known later whose checkpoints these are.
+    """
 
     path: Path
     group: zarr.Group
+    fit: str | None = None
 
     @classmethod
     def open(cls, path: Path) -> RunStore:
@@ -63,49 +70,19 @@ class RunStore:
         DataError
             If its ``zarr.json`` is damaged.
         """
-        cls.check(path)
+        premises.check(path)
         path = path.absolute()  # tasks carry it to workers that may stand elsewhere
         path.mkdir(parents=True, exist_ok=True)
         if not (path / "zarr.json").exists():
             return cls(path, zarr.create_group(path, zarr_format=3))
         with told_as(f"{path}/zarr.json is damaged", REMEDY):
             group = zarr.open_group(path, mode="a", zarr_format=3)
-            others = _is_of_others(group)
+            others = premises.is_of_others(group)
         if others:
             raise ConfigError(
                 f"{path} is another Zarr group than a run's store; choose a new path as gram.path"
             )
         return cls(path, group)
-
-    @staticmethod
-    def check(path: Path) -> None:
-        """Refuse a path where something other than a run's store is."""
-        if not path.exists() or (path / "zarr.json").exists():
-            return
-        if path.is_file() or any(not _is_of_a_beginning(entry.name) for entry in path.iterdir()):
-            raise ConfigError(
-                f"{path} is not a run's store (it has no zarr.json); choose a new path as gram.path"
-            )
-
-    @classmethod
-    def clear(cls, path: Path) -> None:
-        """Remove all that earlier runs left in the store at `path`, which must be locked.
-
-        Raises
-        ------
-        ConfigError
-            If anything else is there; then nothing is removed.
-        """
-        cls.check(path)
-        others = sorted(entry.name for entry in path.iterdir() if not _is_of_a_store(entry.name))
-        if others or _holds_group_of_others(path):
-            what = f"it holds {others[0]}" if others else "it is another Zarr group"
-            raise ConfigError(
-                f"{path} is not a run's store ({what}), so that nothing is removed; choose a new path as "
-                "gram.path, or move the rest away"
-            )
-        for name in CONTENTS:
-            remove(path / name)
 
     @property
     def checkpoints(self) -> Checkpoints:
@@ -129,14 +106,14 @@ class RunStore:
         identity = json.loads(json.dumps({"format_version": FORMAT_VERSION, **identity}))
         held = self.identity
         if not held and (self.path / "tiles").exists():
-            raise DataError(
-                f"{self.path} has tiles, but does not say of which data and kernel; fit with --restart, or "
-                "remove the store"
-            )
+            raise DataError(f"{self.path} {premises.UNNAMED_TILES}")
         if held:
             self.refuse_other(identity, held.keys() | identity.keys())
         else:
             self.group.attrs.update({"identity": identity, "digest": _digest(identity)})
+            premises.forget(self.path)
+        if self.fit is not None and self.group.attrs.get("fit") != self.fit:
+            self.group.attrs["fit"] = self.fit
 
     def check_attributes(self) -> str:
         """Check that the attributes are those that were written; returns what they name.
@@ -215,7 +192,7 @@ class RunStore:
 
     def leftovers(self) -> list[Path]:
         """What interrupted writes left, or others are writing now."""
-        return sorted(self.path.rglob(PARTIAL))
+        return sorted(self.path.rglob(premises.PARTIAL))
 
     def sweep(self) -> list[Path]:
         """Remove what interrupted writes left, and name it; for the holder of the lock."""
@@ -253,25 +230,10 @@ class RunStore:
         self.checkpoints.clear()
         (self.path / "vectors.npy").unlink(missing_ok=True)
 
-
-def _is_of_others(group: zarr.Group) -> bool:
-    return bool(set(group.attrs)) and not group.attrs.get("identity")
-
-
-def _holds_group_of_others(path: Path) -> bool:
-    try:
-        return (path / "zarr.json").exists() and _is_of_others(zarr.open_group(path, mode="r"))
-    except FAULTS:  # a damaged description among nothing but the contents of a store
-        return False
-
-
-def _is_of_a_beginning(name: str) -> bool:
-    """Whether a store that was never begun, or was removed, may hold an entry of this name."""
-    return name == "lock" or fnmatch(name, PARTIAL)
-
-
-def _is_of_a_store(name: str) -> bool:
-    return name in CONTENTS or _is_of_a_beginning(name)
+    def finish_after(self, fit: str) -> None:
+        """Do so for a fit that was published and killed then, where it was the last that was begun here."""
+        if self.group.attrs.get("fit") == fit:
+            self.finish()
 
 
 def _digest(identity: dict[str, Any]) -> str:
