@@ -19,7 +19,7 @@ import numpy as np
 from kpca_stream import passes
 from kpca_stream.cluster import connect, release_memory, return_freed_memory, single_threaded_blas
 from kpca_stream.config import Config
-from kpca_stream.errors import ConfigError, DataError, KpcaStreamError, KpcaStreamWarning
+from kpca_stream.errors import ConfigError, DataError, KpcaStreamWarning
 from kpca_stream.fitting import Fit, FitSettings, fit, make_plan
 from kpca_stream.numerics.kernels import Preparation
 from kpca_stream.numerics.resolve import KernelSpec, make_kernel, resolve_kernel
@@ -28,14 +28,12 @@ from kpca_stream.preliminaries import early_refusal, look_at, own_values, stays_
 from kpca_stream.results import FitSummary, Plan, RunResult, ScoreSummary, as_json
 from kpca_stream.stages.scoring import PartResult, open_like, write_part
 from kpca_stream.stages.sweep import Sweep
-from kpca_stream.storage import premises
 from kpca_stream.storage.basis import BasisAddress
-from kpca_stream.storage.layout import RunStore
-from kpca_stream.storage.lock import locked
+from kpca_stream.storage.opening import occupied
 from kpca_stream.storage.registry import Registry
 from kpca_stream.storage.scores import part_name, read_counts
 from kpca_stream.storage.source import Part, Source, open_source
-from kpca_stream.storage.whole import naming, sweep_leftovers
+from kpca_stream.storage.whole import sweep_leftovers
 from kpca_stream.summaries import fit_summary, plan_summary, reused_summary
 from kpca_stream.telemetry import Reporter
 from kpca_stream.verification import verify_store
@@ -155,7 +153,8 @@ def _job(config: Config) -> _Job:
 def _fitted(config: Config, job: _Job, reporter: Reporter, *, restart: bool) -> FitSummary:
     began = time.perf_counter()
     settings, source, registry, refusal = job
-    with _run_store(config, reporter, restart=restart) as store, _recorded() as recorded:
+    place = Path(config.gram.path)
+    with occupied(place, reporter.note, restart=restart) as store, _recorded() as recorded:
         looked = look_at(source, settings, store, reporter, refusal=refusal)
         release_memory()
         name = fit_name(settings, looked, source.original_dtype)
@@ -253,33 +252,6 @@ def _connected(config: Config) -> AbstractContextManager[None]:
     cluster = config.cluster
     return_freed_memory()
     return connect(cluster.kind, n_workers=cluster.n_workers, threads_per_worker=cluster.threads_per_worker)
-
-
-@contextmanager
-def _run_store(config: Config, reporter: Reporter, *, restart: bool) -> Iterator[RunStore]:
-    path = Path(config.gram.path)
-    premises.check(path)
-    path.mkdir(parents=True, exist_ok=True)
-    with locked(path), naming(path):
-        premises.settle(path)
-        if restart:
-            premises.set_aside(path)
-        try:
-            yield from _opened_store(path, reporter)
-        finally:
-            premises.settle(path)  # a restart that was refused costs nothing
-
-
-def _opened_store(path: Path, reporter: Reporter) -> Iterator[RunStore]:
-    store = RunStore.open(path)
-    if swept := store.sweep():
-        reporter.note(f"removed {len(swept)} leftovers of interrupted writes, the first {swept[0]}")
-    try:
-        yield store
-    except KpcaStreamError:
-        if not store.identity:  # refused before the first tile: what was written is of no use
-            premises.clear(path)
-        raise
 
 
 @contextmanager

@@ -22,13 +22,10 @@ from kpca_stream.stages.inspection import Inspection, inspect_tiles
 from kpca_stream.storage import premises
 from kpca_stream.storage.basis import Basis, open_basis
 from kpca_stream.storage.chunked import check_description
-from kpca_stream.storage.layout import RunStore
+from kpca_stream.storage.layout import TOLERANCE, RunStore
 from kpca_stream.telemetry import Reporter
 
 Array = NDArray[Any]
-
-TOLERANCE = {"float32": 1e-4, "float64": 1e-8}
-"""Largest relative difference of what is computed again to what is stored."""
 
 
 def verify_store(path: str | Path, reporter: Reporter) -> VerifyReport:

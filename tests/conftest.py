@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from examples import SEED, drawn_of
 from hypothesis import HealthCheck, settings
-
-from tests.examples import SEED, drawn_of
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -26,7 +25,9 @@ def pytest_report_header() -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """How many examples were drawn."""
+    """How many examples were drawn, if any were."""
+    if not drawn_of:
+        return
     terminalreporter.write_line(
         f"{drawn_of.total()} generated examples for {len(drawn_of)} laws, KPCA_STREAM_SEED={SEED}"
     )

@@ -160,7 +160,7 @@ def with_format(path: Path, version: Any) -> None:
     attributes: dict[str, Any] = dict(group.attrs)
     if "identity" in attributes:
         attributes["identity"]["format_version"] = version
-        attributes["digest"] = layout._digest(attributes["identity"])
+        attributes["digest"] = layout._digest(attributes["identity"], attributes["fit"])
     else:
         attributes["kpca_stream"]["format_version"] = version
         attributes["digest"] = basis._digest(attributes["kpca_stream"])

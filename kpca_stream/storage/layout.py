@@ -33,7 +33,7 @@ from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.storage import premises
 from kpca_stream.storage.checkpoint import Checkpoints
 from kpca_stream.storage.chunked import REMEDY, check_description, create_array, write_array
-from kpca_stream.storage.damage import told_as
+from kpca_stream.storage.damage import FAULTS, told_as
 from kpca_stream.storage.rows import NpyRows, Rows, ZarrRows
 from kpca_stream.storage.whole import written_whole
 
@@ -41,6 +41,8 @@ Array = NDArray[Any]
 
 FORMAT_VERSION = 1
 TILE_KEY = re.compile(r"(\d+)/(\d+)")
+TOLERANCE = {"float32": 1e-4, "float64": 1e-8}
+"""Largest relative difference of what is computed again to what is stored."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,11 +111,16 @@ class RunStore:
             raise DataError(f"{self.path} {premises.UNNAMED_TILES}")
         if held:
             self.refuse_other(identity, held.keys() | identity.keys())
-        else:
-            self.group.attrs.update({"identity": identity, "digest": _digest(identity)})
+        if not held or self.fit not in (None, self._fit):
+            named = {"identity": identity} | ({} if self.fit is None else {"fit": self.fit})
+            self.group.attrs.update({**named, "digest": _digest(identity, self.fit)})
+        if not held:
             premises.forget(self.path)
-        if self.fit is not None and self.group.attrs.get("fit") != self.fit:
-            self.group.attrs["fit"] = self.fit
+
+    @property
+    def _fit(self) -> Any:
+        """The fit that was begun last."""
+        return self.group.attrs.get("fit")
 
     def check_attributes(self) -> str:
         """Check that the attributes are those that were written; returns what they name.
@@ -124,7 +131,7 @@ class RunStore:
             If not.
         """
         held = self.identity
-        if held and self.group.attrs.get("digest") != _digest(held):
+        if held and self.group.attrs.get("digest") != _digest(held, self._fit):
             raise DataError(
                 f"{self.path}/zarr.json was changed (the digest of its attributes does not hold); {REMEDY}"
             )
@@ -210,6 +217,34 @@ class RunStore:
             file.write(V.data)  # unlike `np.save`, it tells why it cannot write
         return NpyRows.whole(path)
 
+    def check_means(self, row_means: Array) -> None:
+        """Compare the row means of K with those that an earlier fit found in the same tiles, if one did.
+
+        A tile's checksum does not tell in which place it belongs.
+
+        Raises
+        ------
+        DataError
+            If they differ by more than rounding.
+        """
+        tiles, held = self.group.get("tiles"), self._held_means()
+        if not isinstance(tiles, zarr.Array) or held is None or held.shape != row_means.shape:
+            return
+        off, limit = float(np.abs(row_means - held).max()), TOLERANCE[str(tiles.dtype)]
+        if off > limit * np.abs(held).max():
+            raise DataError(
+                f"{self.path}/tiles do not belong to the stored row means: off by {off:.1e}, expected at "
+                f"most {limit:.0e} of the largest; tiles were swapped or replaced: fit with --restart"
+            )
+
+    def _held_means(self) -> Array | None:
+        """Row means as an earlier fit left them; None where it left none, or they are damaged."""
+        try:
+            held = self.group.get("row_means")
+            return np.asarray(held[...]) if isinstance(held, zarr.Array) else None
+        except FAULTS:  # they are about to be written anew
+            return None
+
     def write_means(
         self,
         row_means: Array,
@@ -232,10 +267,10 @@ class RunStore:
 
     def finish_after(self, fit: str) -> None:
         """Do so for a fit that was published and killed then, where it was the last that was begun here."""
-        if self.group.attrs.get("fit") == fit:
+        if self._fit == fit:
             self.finish()
 
 
-def _digest(identity: dict[str, Any]) -> str:
-    text = json.dumps(identity, sort_keys=True)
+def _digest(identity: dict[str, Any], fit: Any) -> str:
+    text = json.dumps(identity if fit is None else {**identity, "fit": fit}, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
