@@ -175,6 +175,8 @@ class _Fitting:
     def result(self) -> Fit:
         """Solve, check, and put the basis together."""
         pairs, means = self._dense() if self.plan.method == "dense" else self._lanczos()
+        if self.store is not None:
+            self.store.check_means(means.unreduced(self.offset, self.weights).row_means)
         trace = means.trace(self.diagonal, self.weights)
         largest_entry = float((self.weights * np.abs(self.diagonal)).max())
         pairs = with_centred_direction(pairs, self.weights)

@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from kpca_stream import passes
 from kpca_stream.approximation import DEFAULT_LANDMARKS, NystromSettings
 from kpca_stream.cluster import connect, release_memory, return_freed_memory, single_threaded_blas
 from kpca_stream.config import Config, LandmarkRows, LandmarksOf
-from kpca_stream.errors import ConfigError, DataError, KpcaStreamError, KpcaStreamWarning
+from kpca_stream.errors import ConfigError, DataError, KpcaStreamWarning
 from kpca_stream.fitting import Fit, FitSettings, fit, make_plan
 from kpca_stream.joining import accumulated_of, merged
 from kpca_stream.numerics.kernels import Preparation
@@ -32,12 +32,11 @@ from kpca_stream.results import FitSummary, MergeSummary, Plan, RunResult, Score
 from kpca_stream.stages.scoring import PartResult, open_like, write_part
 from kpca_stream.stages.sweep import Sweep
 from kpca_stream.storage.basis import Basis, BasisAddress, open_basis, save_basis
-from kpca_stream.storage.layout import RunStore
-from kpca_stream.storage.lock import locked
+from kpca_stream.storage.opening import occupied
 from kpca_stream.storage.registry import Registry
 from kpca_stream.storage.scores import part_name, read_counts
 from kpca_stream.storage.source import Part, Source, open_source
-from kpca_stream.storage.whole import naming, sweep_leftovers
+from kpca_stream.storage.whole import sweep_leftovers
 from kpca_stream.summaries import fit_summary, merge_summary, plan_summary, reused_summary
 from kpca_stream.telemetry import Reporter
 from kpca_stream.verification import verify_store
@@ -71,7 +70,8 @@ def plan_config(config: Config, reporter: Reporter, *, shape: tuple[int, int] | 
 def fit_config(config: Config, reporter: Reporter, *, restart: bool = False) -> FitSummary:
     """Fit and publish a basis; where this very fit is published already, say so and do nothing.
 
-    With `restart`, what earlier runs left in the store is removed, and the fit is made anew.
+    With `restart`, what earlier runs left in the store is removed once the rows were looked at and the fit
+    may begin, and it is made anew.
     """
     job = _job(config)
     with _connected(config):
@@ -212,15 +212,18 @@ def _job(config: Config) -> _Job:
 def _fitted(config: Config, job: _Job, reporter: Reporter, *, restart: bool) -> FitSummary:
     began = time.perf_counter()
     settings, source, registry, refusal = job
-    with _run_store(config, reporter, restart=restart) as store, _recorded() as recorded:
+    place = Path(config.gram.path)
+    with occupied(place, reporter.note, restart=restart) as store, _recorded() as recorded:
         looked = look_at(source, settings, store, reporter, refusal=refusal)
         release_memory()
         name = fit_name(settings, looked, source.original_dtype)
         version = None if restart else registry.find(name)
         if version is not None:
             registry.point(version)
+            store.finish_after(name)
             return reused_summary(config, registry, version)
-        found = fit(source, settings, store=store, reporter=reporter, looked=looked)
+        named = replace(store, fit=name)
+        found = fit(source, settings, store=named, reporter=reporter, looked=looked)
         _warn_of_fewer(found, settings)
         seconds = time.perf_counter() - began
         summary = partial(
@@ -308,25 +311,6 @@ def _connected(config: Config) -> AbstractContextManager[None]:
     cluster = config.cluster
     return_freed_memory()
     return connect(cluster.kind, n_workers=cluster.n_workers, threads_per_worker=cluster.threads_per_worker)
-
-
-@contextmanager
-def _run_store(config: Config, reporter: Reporter, *, restart: bool) -> Iterator[RunStore]:
-    path = Path(config.gram.path)
-    RunStore.check(path)
-    path.mkdir(parents=True, exist_ok=True)
-    with locked(path), naming(path):
-        if restart:
-            RunStore.clear(path)
-        store = RunStore.open(path)
-        if swept := store.sweep():
-            reporter.note(f"removed {len(swept)} leftovers of interrupted writes, the first {swept[0]}")
-        try:
-            yield store
-        except KpcaStreamError:
-            if not store.identity:  # refused before the first tile: what was written is of no use
-                RunStore.clear(path)
-            raise
 
 
 @contextmanager

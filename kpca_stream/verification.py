@@ -19,15 +19,13 @@ from kpca_stream.results import Check, VerifyReport
 from kpca_stream.stages.centering import CentredGram, Means
 from kpca_stream.stages.gram import Gram
 from kpca_stream.stages.inspection import Inspection, inspect_tiles
+from kpca_stream.storage import premises
 from kpca_stream.storage.basis import Basis, open_basis
 from kpca_stream.storage.chunked import check_description
-from kpca_stream.storage.layout import RunStore
+from kpca_stream.storage.layout import TOLERANCE, RunStore
 from kpca_stream.telemetry import Reporter
 
 Array = NDArray[Any]
-
-TOLERANCE = {"float32": 1e-4, "float64": 1e-8}
-"""Largest relative difference of what is computed again to what is stored."""
 
 
 def verify_store(path: str | Path, reporter: Reporter) -> VerifyReport:
@@ -36,19 +34,35 @@ def verify_store(path: str | Path, reporter: Reporter) -> VerifyReport:
     Raises
     ------
     ConfigError
-        If `path` is neither.
+        If `path` is neither, or is the store of a run that never began.
     DataError
-        If what is there cannot be opened.
+        If what is there cannot be opened, or holds tiles of which nobody knows the data.
     """
     path = Path(path)
-    if not (path / "zarr.json").exists():
+    if not (path / "zarr.json").exists() and not premises.has_only_begun(path):
         raise ConfigError(
             f"{path} is neither a run's store nor a basis (it has no zarr.json); give the path of one"
         )
+    attributes = _attributes(path) if (path / "zarr.json").exists() else set()
+    if not attributes:
+        raise _unclaimed(path)
     with single_threaded_blas():
-        if "identity" in _attributes(path):
+        if "identity" in attributes:
             return VerifyReport(path=str(path), kind="gram", checks=tuple(_gram_checks(path, reporter)))
         return VerifyReport(path=str(path), kind="basis", checks=tuple(_basis_checks(path, reporter)))
+
+
+def _unclaimed(path: Path) -> ConfigError | DataError:
+    """Why there is nothing to verify in a run's store that names no run."""
+    if (path / "tiles").exists():
+        return DataError(f"{path} {premises.UNNAMED_TILES}")
+    remedy = "fit with it as gram.path, or remove it"
+    if (path / premises.ASIDE).exists():
+        remedy = "fit with it as gram.path, which first brings back what a restart that was killed set aside"
+    return ConfigError(
+        f"{path} is the empty store of a run: no fit got as far as its first tile there, so that it names no "
+        f"data and no kernel, and there is nothing to verify; {remedy}"
+    )
 
 
 def _attributes(path: Path) -> set[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from examples import SEED, drawn_of
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
@@ -16,6 +17,20 @@ settings.register_profile(
     "project", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 settings.load_profile("project")
+
+
+def pytest_report_header() -> str:
+    """The seed that all generated examples come from."""
+    return f"generated examples: KPCA_STREAM_SEED={SEED}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many examples were drawn, if any were."""
+    if not drawn_of:
+        return
+    terminalreporter.write_line(
+        f"{drawn_of.total()} generated examples for {len(drawn_of)} laws, KPCA_STREAM_SEED={SEED}"
+    )
 
 
 @pytest.fixture

@@ -269,7 +269,7 @@ def test_a_result_has_its_exit_code(
         (ConvergenceError("2 of 10 converged"), 1, "2 of 10 converged"),
         (
             OSError(errno.ENOSPC, "No space left on device", "work/c"),
-            1,
+            2,
             (
                 "work/c: No space left on device; make room and run the same command again: it goes on where "
                 "it stopped"
@@ -277,13 +277,21 @@ def test_a_result_has_its_exit_code(
         ),
         (
             PermissionError(errno.EACCES, "Permission denied", "work"),
-            1,
+            2,
             (
                 "work: Permission denied; expected a place that may be written to: choose another path, or "
                 "allow it"
             ),
         ),
-        (IsADirectoryError(errno.EISDIR, "Is a directory", "work"), 1, "work: Is a directory"),
+        (
+            IsADirectoryError(errno.EISDIR, "Is a directory", "work"),
+            2,
+            (
+                "work: Is a directory; expected no file for a folder, nor a folder for a file: choose "
+                "another path, or move it away"
+            ),
+        ),
+        (OSError(errno.EIO, "Input/output error", "work"), 1, "work: Input/output error"),
         (MemoryError(), 1, "out of memory (MemoryError): lower limits.memory, or use fewer workers"),
         (KeyboardInterrupt(), 130, "interrupted"),
     ],
@@ -409,7 +417,9 @@ def test_a_missing_configuration_exits_2(capsys: pytest.CaptureFixture[str]) -> 
 def test_help_is_no_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Every command explains itself."""
     assert main(arguments) == 0
-    assert "Usage: kpca-stream" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "Usage: kpca-stream" in out
+    assert ("  75   try again: the store is in use" in out) == (arguments == ["--help"])
 
 
 def started(code: str, **options: Any) -> subprocess.Popen[str]:
@@ -544,7 +554,7 @@ def test_the_stages_run_one_by_one(quickstart: str, capsys: pytest.CaptureFixtur
         ("data.train.rows='0:0'", 2),
         ("limits.memory=1MiB", 2),
         ("kernel.name=missing_module:function", 2),
-        ("models.path=occupied", 1),
+        ("models.path=occupied", 2),
         ("gram.path=occupied", 2),
     ],
 )

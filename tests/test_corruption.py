@@ -223,3 +223,20 @@ def test_damage_after_the_end_is_found_by_the_next_fit(whole: Path, told: Any) -
     assert "4 tiles were cut, changed or lost and have been computed again: (0, 0), (2, 2)" in err
     assert printed["result"]["tiles_repaired"] == 4
     assert failed(told("verify", "gram.zarr")[0]) == {}
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
+def test_tiles_in_each_others_places_are_found(kernel: str, whole: Path, told: Any) -> None:
+    """Sound tiles whose files changed places are named by both, since the row means are no longer theirs."""
+    settings = ["--set", f"kernel.name={kernel}", "--set", f"gram.path={kernel}.zarr"]
+    first = told("fit", "c.yaml", "--restart", *settings)[0]["result"]["eigenvalues"]
+    tiles = whole / f"{kernel}.zarr/tiles/c"
+    one, other = (path.read_bytes() for path in (tiles / "0/1", tiles / "2/3"))
+    (tiles / "0/1").write_bytes(other)
+    (tiles / "2/3").write_bytes(one)
+    assert "row means" in failed(told("verify", f"{kernel}.zarr", code=65)[0])
+    fewer = ("fit", "c.yaml", *settings, "--set", "solver.n_components=2")
+    message = told(*fewer, code=65)[0]["error"]["message"]
+    assert f"{kernel}.zarr/tiles do not belong to the stored row means" in message
+    assert "--restart" in message
+    assert told(*fewer, "--restart")[0]["result"]["eigenvalues"] == pytest.approx(first[:2], rel=1e-10)

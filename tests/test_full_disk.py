@@ -77,7 +77,7 @@ def test_in_the_build(kind: str, folder: Path) -> None:
     _, (code, lines, _), _, _, (again, _, found) = run(
         folder, mounted("small", "2M"), fit, left, enlarged("small"), fit
     )
-    assert (code, again) == (1, 0)
+    assert (code, again) == (2, 0)
     assert is_full(lines, "small/gram.zarr")
     partial, tiles = map(int, (folder / "2.out").read_text().split())
     assert partial == 0
@@ -92,7 +92,7 @@ def test_in_a_checkpoint(folder: Path) -> None:
     _, _, (code, lines, _), _, _, (again, _, found) = run(
         folder, begun, mounted(place, "60k"), FIT, f"ls -A {place}", enlarged(place), FIT
     )
-    assert (code, again) == (1, 0)
+    assert (code, again) == (2, 0)
     assert is_full(lines, place)
     assert (folder / "3.out").read_text() == ""
     assert (found["tiles_found"], found["tiles_made"]) == (N_TILES, 0)
@@ -103,7 +103,7 @@ def test_in_publishing(folder: Path) -> None:
     _, (code, lines, _), _, _, (again, _, found) = run(
         folder, mounted("models", "50k"), FIT, "find models -type f", enlarged("models"), FIT
     )
-    assert (code, again) == (1, 0)
+    assert (code, again) == (2, 0)
     assert is_full(lines, "models/rows")
     assert (folder / "2.out").read_text() == ""
     assert found["version"] == 1
@@ -117,11 +117,33 @@ def test_in_the_scores(folder: Path) -> None:
     _, _, (code, lines, _), _, _, (again, _, found) = run(
         folder, FIT, mounted("scores", "32k"), score, "ls -A scores", enlarged("scores"), score
     )
-    assert (code, again) == (1, 0)
+    assert (code, again) == (2, 0)
     assert is_full(lines, "scores/")
     parts = (folder / "3.out").read_text().split()
     assert all(part.endswith(".parquet") and not part.startswith(".") for part in parts)
     assert (found["parts_skipped"], found["n_parts"], found["n_rows"]) == (len(parts), 4, 400)
+
+
+def test_in_kept_rows(folder: Path) -> None:
+    """Where the rows of a text file find no room the fit ends in one line, and any fit may begin there."""
+    np.savetxt(folder / "x.csv", np.load(folder / "x.npy"), delimiter=",", header="a,b,c,d,e", comments="")
+    text = f"{FIT} --set data.train.path=x.csv"
+    steps = [mounted("small", "20k"), text, "ls small/gram.zarr/tiles", enlarged("small"), FIT]
+    _, (code, lines, _), (no_tiles, _, _), _, (again, _, _) = run(folder, *steps)
+    assert (code, no_tiles, again) == (2, 2, 0)
+    assert is_full(lines, "small/gram.zarr")
+
+
+def test_scores_that_must_not_be_written(folder: Path) -> None:
+    """A read-only folder of scores ends in one line that names it, and leaves no part."""
+    score = "$KPCA score c.yaml --quiet --json"
+    steps = [FIT, "mount --bind scores scores", "mount -o remount,bind,ro scores", score, "ls -A scores"]
+    results = run(folder, *steps)
+    code, (line,), _ = results[3]
+    assert code == 2
+    assert line.startswith("error: scores/")
+    assert "Read-only file system; expected a place that may be written to" in line
+    assert (folder / "4.out").read_text() == ""
 
 
 def test_a_store_that_must_not_be_written_to(folder: Path) -> None:
@@ -132,7 +154,7 @@ def test_a_store_that_must_not_be_written_to(folder: Path) -> None:
     steps += [other, f"$KPCA verify {store} --quiet --json", f"umount {store}", other]
     results = run(folder, *steps)
     code, (line,), _ = results[3]
-    assert code == 1
+    assert code == 2
     assert line.startswith(
         f"error: {store}/lock: Read-only file system; expected a place that may be written"
     )

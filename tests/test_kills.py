@@ -28,7 +28,6 @@ ATTEMPTS = 3
 
 def write_job(folder: Path, storage: str, kind: str) -> None:
     """A fit of some dozen tasks a pass, in windows of four, each of which is checkpointed."""
-    n_workers, n_threads = (1, 2) if (storage, kind) == ("recompute", "local") else (2, 1)
     rng = np.random.default_rng(0)
     centres = rng.standard_normal((12, N_COLUMNS))
     X = centres[rng.integers(0, 12, N_ROWS)] + 0.7 * rng.standard_normal((N_ROWS, N_COLUMNS))
@@ -44,8 +43,7 @@ def write_job(folder: Path, storage: str, kind: str) -> None:
             "tile_rows": TILE_ROWS,
             "checkpoint_seconds": 0.001,
         },
-        # Two tasks at once: by two threads, two processes, or two threads of one process.
-        "cluster": {"kind": kind, "n_workers": n_workers, "threads_per_worker": n_threads},
+        "cluster": {"kind": kind, "n_workers": 2, "threads_per_worker": 1},
         "models": {"path": "models"},
     }
     write_yaml(folder / "c.yaml", sections)

@@ -79,11 +79,25 @@ def _config_options(command: F) -> F:
 
 
 _restart_option = click.option(
-    "--restart", is_flag=True, help="Remove what earlier runs left in the store, and fit anew."
+    "--restart",
+    is_flag=True,
+    help="Fit anew; what earlier runs left in the store is removed once the rows are found sound.",
 )
 
+_EXIT_CODES = """\b
+Exit codes:
+  0    done, also when there was nothing to do
+  1    failed
+  2    a mistake in the arguments or the configuration, a plan beyond
+       the limits, a full disk, or a place that must not be written to
+  65   bad data, or a store that does not pass verify
+  75   try again: the store is in use, or the processes were lost
+  130  interrupted
+  143  terminated
+"""
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXIT_CODES)
 @click.version_option(package_name=PROGRAM, prog_name=PROGRAM)
 def commands() -> None:
     """Kernel PCA for data that do not fit.

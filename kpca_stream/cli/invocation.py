@@ -106,7 +106,9 @@ def _failure(error: BaseException) -> Failure | None:
     if isinstance(error, KpcaStreamError):
         return Failure(kind=kind, message=str(error), exit_code=error.exit_code)
     if isinstance(error, OSError):
-        return Failure(kind=kind, message=_one_line(error) + _remedy(error), exit_code=1)
+        remedy = _remedy(error)
+        exit_code = ConfigError.exit_code if remedy else 1
+        return Failure(kind=kind, message=_one_line(error) + remedy, exit_code=exit_code)
     if isinstance(error, MemoryError):
         message = f"out of memory ({_one_line(error)}): lower limits.memory, or use fewer workers"
         return Failure(kind=kind, message=message, exit_code=1)
@@ -135,12 +137,20 @@ def _warnings_of(result: Result | None) -> tuple[str, ...]:
     return getattr(result, "warnings", ())
 
 
+_REMEDIES = {
+    (errno.ENOSPC, errno.EDQUOT): "make room and run the same command again: it goes on where it stopped",
+    (errno.EROFS, errno.EACCES, errno.EPERM): (
+        "expected a place that may be written to: choose another path, or allow it"
+    ),
+    (errno.EISDIR, errno.ENOTDIR, errno.EEXIST): (
+        "expected no file for a folder, nor a folder for a file: choose another path, or move it away"
+    ),
+}
+"""What somebody must do before the same command can work; such errors exit as a wrong setting does."""
+
+
 def _remedy(error: OSError) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "; make room and run the same command again: it goes on where it stopped"
-    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return "; expected a place that may be written to: choose another path, or allow it"
-    return ""
+    return next((f"; {remedy}" for numbers, remedy in _REMEDIES.items() if error.errno in numbers), "")
 
 
 def _one_line(error: BaseException) -> str:

@@ -12,7 +12,8 @@ A Zarr v3 group on a local or shared file system::
     landmarks.npy         the landmarks that it compares rows with
     lock
 
-Its attributes name the data, the kernel and all else that the stored values depend on, with a digest.
+Its attributes name the data, the kernel and all else that the stored values depend on, with a digest, and the
+fit that was begun last.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -31,32 +31,38 @@ import zarr
 from numpy.typing import DTypeLike, NDArray
 
 from kpca_stream.errors import ConfigError, DataError
+from kpca_stream.storage import premises
 from kpca_stream.storage.checkpoint import Checkpoints
 from kpca_stream.storage.chunked import REMEDY, check_description, create_array, write_array
 from kpca_stream.storage.damage import FAULTS, told_as
 from kpca_stream.storage.rows import NpyRows, Rows, ZarrRows
-from kpca_stream.storage.whole import remove, written_whole
+from kpca_stream.storage.whole import written_whole
 
 Array = NDArray[Any]
 
 FORMAT_VERSION = 1
 TILE_KEY = re.compile(r"(\d+)/(\d+)")
 PUBLISHED = ("vectors", "landmarks")
-CONTENTS = (
-    *("rows", "tiles", "row_means", "diagonal", "weights", "checkpoints"),
-    *(f"{name}.npy" for name in PUBLISHED),
-    "zarr.json",
-)
-"""All that a run leaves in its store, but the lock; the description, which names the run, goes last."""
-PARTIAL = "*.partial"
+"""Files that only a run under way needs."""
+TOLERANCE = {"float32": 1e-4, "float64": 1e-8}
+"""Largest relative difference of what is computed again to what is stored."""
 
 
 @dataclass(frozen=True, eq=False)
 class RunStore:
-    """An open store of one run."""
+    """An open store of one run.
+
+    Parameters
+    ----------
+    path : Path
+    group : zarr.Group
+    fit : str, optional
+        Names the fit that works here, so that it is known later whose checkpoints these are.
+    """
 
     path: Path
     group: zarr.Group
+    fit: str | None = None
 
     @classmethod
     def open(cls, path: Path) -> RunStore:
@@ -69,49 +75,19 @@ class RunStore:
         DataError
             If its ``zarr.json`` is damaged.
         """
-        cls.check(path)
+        premises.check(path)
         path = path.absolute()  # tasks carry it to workers that may stand elsewhere
         path.mkdir(parents=True, exist_ok=True)
         if not (path / "zarr.json").exists():
             return cls(path, zarr.create_group(path, zarr_format=3))
         with told_as(f"{path}/zarr.json is damaged", REMEDY):
             group = zarr.open_group(path, mode="a", zarr_format=3)
-            others = _is_of_others(group)
+            others = premises.is_of_others(group)
         if others:
             raise ConfigError(
                 f"{path} is another Zarr group than a run's store; choose a new path as gram.path"
             )
         return cls(path, group)
-
-    @staticmethod
-    def check(path: Path) -> None:
-        """Refuse a path where something other than a run's store is."""
-        if not path.exists() or (path / "zarr.json").exists():
-            return
-        if path.is_file() or any(not _is_of_a_beginning(entry.name) for entry in path.iterdir()):
-            raise ConfigError(
-                f"{path} is not a run's store (it has no zarr.json); choose a new path as gram.path"
-            )
-
-    @classmethod
-    def clear(cls, path: Path) -> None:
-        """Remove all that earlier runs left in the store at `path`, which must be locked.
-
-        Raises
-        ------
-        ConfigError
-            If anything else is there; then nothing is removed.
-        """
-        cls.check(path)
-        others = sorted(entry.name for entry in path.iterdir() if not _is_of_a_store(entry.name))
-        if others or _holds_group_of_others(path):
-            what = f"it holds {others[0]}" if others else "it is another Zarr group"
-            raise ConfigError(
-                f"{path} is not a run's store ({what}), so that nothing is removed; choose a new path as "
-                "gram.path, or move the rest away"
-            )
-        for name in CONTENTS:
-            remove(path / name)
 
     @property
     def checkpoints(self) -> Checkpoints:
@@ -135,14 +111,19 @@ class RunStore:
         identity = json.loads(json.dumps({"format_version": FORMAT_VERSION, **identity}))
         held = self.identity
         if not held and (self.path / "tiles").exists():
-            raise DataError(
-                f"{self.path} has tiles, but does not say of which data and kernel; fit with --restart, or "
-                "remove the store"
-            )
+            raise DataError(f"{self.path} {premises.UNNAMED_TILES}")
         if held:
             self.refuse_other(identity, held.keys() | identity.keys())
-        else:
-            self.group.attrs.update({"identity": identity, "digest": _digest(identity)})
+        if not held or self.fit not in (None, self._fit):
+            named = {"identity": identity} | ({} if self.fit is None else {"fit": self.fit})
+            self.group.attrs.update({**named, "digest": _digest(identity, self.fit)})
+        if not held:
+            premises.forget(self.path)
+
+    @property
+    def _fit(self) -> Any:
+        """The fit that was begun last."""
+        return self.group.attrs.get("fit")
 
     def check_attributes(self) -> str:
         """Check that the attributes are those that were written; returns what they name.
@@ -153,7 +134,7 @@ class RunStore:
             If not.
         """
         held = self.identity
-        if held and self.group.attrs.get("digest") != _digest(held):
+        if held and self.group.attrs.get("digest") != _digest(held, self._fit):
             raise DataError(
                 f"{self.path}/zarr.json was changed (the digest of its attributes does not hold); {REMEDY}"
             )
@@ -221,7 +202,7 @@ class RunStore:
 
     def leftovers(self) -> list[Path]:
         """What interrupted writes left, or others are writing now."""
-        return sorted(self.path.rglob(PARTIAL))
+        return sorted(self.path.rglob(premises.PARTIAL))
 
     def sweep(self) -> list[Path]:
         """Remove what interrupted writes left, and name it; for the holder of the lock."""
@@ -238,6 +219,34 @@ class RunStore:
             np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(V))
             file.write(V.data)  # unlike `np.save`, it tells why it cannot write
         return NpyRows.whole(path)
+
+    def check_means(self, row_means: Array) -> None:
+        """Compare the row means of K with those that an earlier fit found in the same tiles, if one did.
+
+        A tile's checksum does not tell in which place it belongs.
+
+        Raises
+        ------
+        DataError
+            If they differ by more than rounding.
+        """
+        tiles, held = self.group.get("tiles"), self._held_means()
+        if not isinstance(tiles, zarr.Array) or held is None or held.shape != row_means.shape:
+            return
+        off, limit = float(np.abs(row_means - held).max()), TOLERANCE[str(tiles.dtype)]
+        if off > limit * np.abs(held).max():
+            raise DataError(
+                f"{self.path}/tiles do not belong to the stored row means: off by {off:.1e}, expected at "
+                f"most {limit:.0e} of the largest; tiles were swapped or replaced: fit with --restart"
+            )
+
+    def _held_means(self) -> Array | None:
+        """Row means as an earlier fit left them; None where it left none, or they are damaged."""
+        try:
+            held = self.group.get("row_means")
+            return np.asarray(held[...]) if isinstance(held, zarr.Array) else None
+        except FAULTS:  # they are about to be written anew
+            return None
 
     def write_means(
         self,
@@ -260,27 +269,12 @@ class RunStore:
         for name in PUBLISHED:
             (self.path / f"{name}.npy").unlink(missing_ok=True)
 
-
-def _is_of_others(group: zarr.Group) -> bool:
-    return bool(set(group.attrs)) and not group.attrs.get("identity")
-
-
-def _holds_group_of_others(path: Path) -> bool:
-    try:
-        return (path / "zarr.json").exists() and _is_of_others(zarr.open_group(path, mode="r"))
-    except FAULTS:  # a damaged description among nothing but the contents of a store
-        return False
+    def finish_after(self, fit: str) -> None:
+        """Do so for a fit that was published and killed then, where it was the last that was begun here."""
+        if self._fit == fit:
+            self.finish()
 
 
-def _is_of_a_beginning(name: str) -> bool:
-    """Whether a store that was never begun, or was removed, may hold an entry of this name."""
-    return name == "lock" or fnmatch(name, PARTIAL)
-
-
-def _is_of_a_store(name: str) -> bool:
-    return name in CONTENTS or _is_of_a_beginning(name)
-
-
-def _digest(identity: dict[str, Any]) -> str:
-    text = json.dumps(identity, sort_keys=True)
+def _digest(identity: dict[str, Any], fit: Any) -> str:
+    text = json.dumps(identity if fit is None else {**identity, "fit": fit}, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -12,12 +12,9 @@ import pytest
 import zarr
 
 from kpca_stream.errors import ConfigError, DataError
+from kpca_stream.storage import premises
 from kpca_stream.storage.chunked import create_array, write_array
-from kpca_stream.storage.layout import (
-    CONTENTS,
-    FORMAT_VERSION,
-    RunStore,
-)
+from kpca_stream.storage.layout import FORMAT_VERSION, RunStore
 from kpca_stream.storage.whole import remove_tree, sweep_leftovers, write_json
 
 IDENTITY: dict[str, Any] = {
@@ -44,10 +41,10 @@ def test_new_store_is_an_empty_group(store: RunStore) -> None:
 
 def test_empty_folder_becomes_a_store(tmp_path: Path) -> None:
     """A folder that is there but empty, or holds a lock only, is taken; so is a path that is not there."""
-    RunStore.check(tmp_path / "new")
+    premises.check(tmp_path / "new")
     assert not (tmp_path / "new").exists()
     (tmp_path / "lock").touch()
-    RunStore.check(tmp_path)
+    premises.check(tmp_path)
     assert RunStore.open(tmp_path).identity == {}
 
 
@@ -57,7 +54,7 @@ def test_something_else_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "thesis.tex").write_text("mine")
     for name in ("file", "folder"):
-        for refuses in (RunStore.check, RunStore.open):
+        for refuses in (premises.check, RunStore.open):
             with pytest.raises(ConfigError, match=f"{name} is not a run's store"):
                 refuses(tmp_path / name)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder", "thesis.tex"]
@@ -268,41 +265,6 @@ def test_store_that_lost_its_identity_is_named(tmp_path: Path) -> None:
     store.open_tiles(4, 2, np.float32)
     with pytest.raises(DataError, match=r"gram.zarr has tiles, but does not say of which data"):
         store.claim({"fingerprint": "a"})
-
-
-def filled(path: Path) -> RunStore:
-    store = RunStore.open(path)
-    store.claim(IDENTITY)
-    store.open_tiles(4, 4, np.float32)[...] = np.ones((4, 4), np.float32)
-    store.write_means(np.ones(4), np.ones(4), grand_mean=1.0, trace=0.0)
-    store.publish("vectors", np.ones((4, 1)))
-    store.checkpoints.save("pass", {"sums": np.ones(3)}, {})
-    (path / "lock").touch()
-    (path / "zarr.0f.partial").touch()
-    return store
-
-
-def test_a_cleared_store_is_as_new(tmp_path: Path) -> None:
-    """Clearing removes all that a run leaves but the lock; then any run may claim the store."""
-    path = tmp_path / "s"
-    filled(path)
-    RunStore.clear(path)
-    assert sorted(entry.name for entry in path.iterdir()) == ["lock", "zarr.0f.partial"]
-    RunStore.clear(path)
-    store = RunStore.open(path)
-    store.claim({"fingerprint": "other"})
-    assert store.present_tiles() == set()
-    assert CONTENTS[-1] == "zarr.json"
-
-
-@pytest.mark.parametrize("name", ["notes.txt", "coefficients"])
-def test_clearing_stops_at_what_is_not_a_store_s(name: str, tmp_path: Path) -> None:
-    """Where anything else lies in the folder nothing is removed."""
-    store = filled(tmp_path / "s")
-    (store.path / name).mkdir()
-    with pytest.raises(ConfigError, match=f"it holds {name}"):
-        RunStore.clear(store.path)
-    assert store.present_tiles() == {(0, 0)}
 
 
 def test_changed_attributes_are_refused(store: RunStore) -> None:
