@@ -107,7 +107,7 @@ def _centres(points: Array, weights: Array, n_landmarks: int, seed: int) -> Arra
 
 
 def _unprepared(preparation: Preparation, points: Array) -> Array:
-    """Rows of which `points` are the prepared form; the centre's value in a column that is multiplied by 0."""
+    """Rows that prepared are `points`; the centre's value in a column that is multiplied by 0."""
     rows = points
     if preparation.multiplier is not None:
         m = preparation.multiplier
@@ -126,8 +126,8 @@ def own_rows(values: ArrayLike, n_features: int) -> Array:
     rows = np.asarray(values)
     if rows.dtype.kind not in "fiub" or rows.ndim != 2 or rows.shape[1] != n_features or not len(rows):
         raise ConfigError(
-            f"nystrom landmarks: got an array of shape {rows.shape} and type {rows.dtype}, expected real numbers "
-            f"of shape (m, {n_features}): a row for each landmark, with the columns of the data"
+            f"nystrom landmarks: got an array of shape {rows.shape} and type {rows.dtype}, expected real "
+            f"numbers of shape (m, {n_features}): a row for each landmark, with the columns of the data"
         )
     bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
     if bad.size:

@@ -1,16 +1,14 @@
-"""Landmarks by randomly pivoted Cholesky: rows drawn by what the ones before them leave unexplained.
+"""Randomly pivoted Cholesky: landmarks drawn by what the ones before them leave unexplained.
 
-With F = k_Z L^(−ᵀ) and K_mm = L Lᵀ, a row's residual k(x, x) − ‖f(x)‖² is what the landmarks Z miss of it. A round
-measures the residuals of all rows, draws proposals in proportion to them, and accepts each with the probability
-by which the residual has stayed since: what is accepted is distributed as if drawn one at a time. Accelerated
-form: Epperly, Tropp and Webber (2024), arXiv 2410.03969.
+With f(x) = L⁻¹ k_Z(x) and K_mm = L Lᵀ, a row's residual k(x, x) − ‖f(x)‖² is what the landmarks Z miss of it.
+A round measures the residuals of all rows, draws proposals in proportion to them, and accepts each with the
+probability that is left of its residual when its turn comes: what is accepted is distributed as if drawn one
+at a time. Accelerated form: Epperly, Tropp and Webber (2024), arXiv 2410.03969.
 """
 
 from __future__ import annotations
 
-import functools
 import math
-import operator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -18,76 +16,23 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.linalg import solve_triangular
 
-from kpca_stream.numerics.kernels import Kernel, Operand, Precomputed
+from kpca_stream.errors import DataError
+from kpca_stream.numerics.curve import Curve
 
 Array = NDArray[Any]
 Indices = NDArray[np.int64]
 
 MOST_PROPOSALS = 2048
 FEWEST_PROPOSALS = 512
+LEAST_PROPOSALS = 128
+"""Where few landmarks are missing."""
 STRIP = 128
 """Proposals that are looked at together; the factor grows once a strip."""
-STRIP_ROWS = 1024
 DRAW_STRIDE = 65_536
 ROUNDINGS = 32
 """A residual below so many roundings of k(x, x) is none."""
 SAFE_PIVOT = 1e-3
 """Below it, relative to the largest k(x, x), the inverse factor takes more digits than float32 has."""
-
-
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """What is left of the trace, Σ (k(x, x) − ‖f(x)‖²) / Σ k(x, x), after each landmark.
-
-    Parameters
-    ----------
-    shares : ndarray of shape (m,)
-        After 1, 2, … landmarks; never increasing.
-    """
-
-    shares: Array
-
-    def at(self, n_landmarks: int) -> float:
-        """The share at `n_landmarks`, or at the last one known; 1 without any."""
-        if not len(self.shares) or n_landmarks < 1:
-            return 1.0
-        return float(self.shares[min(n_landmarks, len(self.shares)) - 1])
-
-    def needed(self, share: float, *, seen: tuple[int, float] | None = None) -> int | None:
-        """The fewest landmarks that leave at most `share`; None beyond what the curve knows.
-
-        Parameters
-        ----------
-        share : float
-        seen : tuple of int and float, optional
-            A number of landmarks and the share that they really left on all rows: the curve is scaled to it.
-        """
-        factor = 1.0
-        if seen is not None and self.at(seen[0]) > 0:
-            factor = seen[1] / self.at(seen[0])
-        below = np.flatnonzero(factor * self.shares <= share)
-        return int(below[0]) + 1 if below.size else None
-
-    def advice(self, n_landmarks: int, share: float, wanted: float) -> str:
-        """A line on the `share` that `n_landmarks` left, and on how many would leave `wanted`."""
-        needed = self.needed(wanted, seen=(n_landmarks, share))
-        if needed is None:
-            number = f"more than {len(self.shares):,}"
-        else:
-            number = f"about m = {_rounded_up(needed):,}"
-        return (
-            f"residual trace is {_percent(share)}: {number} landmarks would bring it below {_percent(wanted)}"
-        )
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %"
-
-
-def _rounded_up(number: int) -> int:
-    """To two digits."""
-    step = 10 ** max(0, math.floor(math.log10(number)) - 1)
-    return -(-number // step) * step
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,8 +64,8 @@ class Pivots:
         smallest = np.square(np.diagonal(self.factor)).min(initial=np.inf)
         return np.dtype(dtype if smallest >= SAFE_PIVOT * largest else np.float64)
 
-    def grown(self, indices: Indices, K_new: Array, F: Array, L: Array) -> Pivots:
-        """With more of them: `F` their features (a, m), `L` the factor (a, a) of what those leave of `K_new`."""
+    def grown(self, indices: Indices, F: Array, L: Array) -> Pivots:
+        """With a more: `F` (a, m) their features, `L` (a, a) the factor of what is left of their matrix."""
         upper = np.zeros((len(self), len(indices)))
         factor = np.block([[self.factor, upper], [F, L]])
         return type(self)(np.concatenate((self.indices, indices)), factor)
@@ -187,15 +132,19 @@ class Residuals(NamedTuple):
 class Gram(Protocol):
     """Rows of which landmarks are chosen, and the values of a kernel between them."""
 
-    eps: float
-    """Rounding of the values themselves."""
-    weights: Array
+    @property
+    def eps(self) -> float:
+        """Rounding of the values themselves."""
+
+    @property
+    def weights(self) -> Array:
+        """A row of weight w counts as w copies, (n_rows,)."""
 
     def residuals(self, pivots: Pivots) -> tuple[Residuals, Curve]:
         """One pass over the rows."""
 
     def values(self, proposals: Indices, pivots: Indices) -> tuple[Array, Array]:
-        """k (b, m + b) of proposals with the pivots and with themselves, and k(x, x) (b,), in float64."""
+        """Of proposals with the pivots and with themselves (b, m + b), and k(x, x) (b,), in float64."""
 
 
 class Chosen(NamedTuple):
@@ -216,35 +165,49 @@ class Chosen(NamedTuple):
     n_rounds: int
 
 
-def choose(
-    gram: Gram, n_landmarks: int, seed: int, *, residual: float | None = None, judge: bool = True
-) -> Chosen:
-    """Randomly pivoted Cholesky, a pass over the rows for each block of proposals.
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is asked for.
 
     Parameters
     ----------
-    gram : Gram
     n_landmarks : int
         At most so many; fewer where the rows' rank is exhausted, never none.
     seed : int
     residual : float, optional
         Stop at the first landmark that leaves this share of the trace.
+    """
+
+    n_landmarks: int
+    seed: int
+    residual: float | None = None
+
+
+def choose(gram: Gram, wanted: Wanted, *, judge: bool = True) -> Chosen:
+    """Randomly pivoted Cholesky, a pass over the rows for each block of proposals.
+
+    Parameters
+    ----------
+    gram : Gram
+    wanted : Wanted
     judge : bool
-        Whether to measure what the last landmarks leave too, which takes a pass of its own.
+        Whether to measure what the last landmarks leave too, which takes a pass of its own; always done where
+        a residual is asked for.
 
     Returns
     -------
     Chosen
         The same for every cut of the rows, but for rounding.
     """
-    rng = np.random.default_rng(seed % 2**64)
+    rng = np.random.default_rng(wanted.seed % 2**64)
     pivots, curve, n_rounds = Pivots.none(), Curve(np.empty(0)), 0
-    while len(pivots) < n_landmarks or judge or residual is not None:
+    judge = judge or wanted.residual is not None
+    while judge or len(pivots) < wanted.n_landmarks:
         left, curve = gram.residuals(pivots)
-        enough = None if residual is None else curve.needed(residual)
+        enough = None if wanted.residual is None else curve.needed(wanted.residual)
         if enough is not None:
             return Chosen(pivots.indices[:enough], Curve(curve.shares[:enough]), n_rounds)
-        grown = _round(gram, pivots, left, n_landmarks, rng)
+        grown = _round(gram, pivots, left, wanted.n_landmarks, rng)
         if len(grown) == len(pivots):
             break
         pivots, n_rounds = grown, n_rounds + 1
@@ -255,13 +218,21 @@ def choose(
 
 def _round(gram: Gram, pivots: Pivots, left: Residuals, n_landmarks: int, rng: np.random.Generator) -> Pivots:
     """More pivots, from one block of proposals; the same where nothing is left to choose."""
+    if not math.isfinite(left.sums.total):
+        raise DataError(
+            f"kernel values: got a trace of {left.sums.total}, expected finite values; scale the rows or "
+            "take a smaller gamma or degree"
+        )
     tolerance = left.sums.tolerance(gram.eps)
-    residuals = np.where(left.values > tolerance, left.values, 0.0)
+    residuals = left.values
+    residuals[residuals <= tolerance] = 0.0
     residuals[pivots.indices] = 0.0
     n_wanted = n_landmarks - len(pivots)
     if n_wanted < 1 or not residuals.any():
         return pivots
-    n_proposals = min(MOST_PROPOSALS, max(FEWEST_PROPOSALS, 2 * len(pivots)), max(STRIP, 2 * n_wanted))
+    n_proposals = min(
+        MOST_PROPOSALS, max(FEWEST_PROPOSALS, 2 * len(pivots)), max(LEAST_PROPOSALS, 2 * n_wanted)
+    )
     proposals = draw(residuals, gram.weights, n_proposals, rng)
     K, diagonal = gram.values(proposals, pivots.indices)
     thresholds = rng.random(n_proposals) * residuals[proposals]
@@ -280,13 +251,15 @@ def _accepted(
         H = K[np.ix_(strip, n_before + strip)] - F @ F.T
         np.fill_diagonal(H, diagonal[strip] - np.einsum("ij,ij->i", F, F))
         chosen, L = _eliminated(H, thresholds[strip], n_landmarks - len(pivots))
-        pivots = pivots.grown(proposals[strip[chosen]], H, F[chosen], L)
+        pivots = pivots.grown(proposals[strip[chosen]], F[chosen], L)
         columns = np.concatenate((columns, n_before + strip[chosen]))
+        if len(pivots) == n_landmarks:
+            break
     return pivots
 
 
 def _eliminated(H: Array, thresholds: Array, most: int) -> tuple[Indices, Array]:
-    """Rows of H (b, b) whose diagonal passes its threshold when their turn comes, and their Cholesky factor."""
+    """Rows of H (b, b) of which the diagonal passes the threshold in its turn, and their Cholesky factor."""
     chosen: list[int] = []
     factor = np.zeros((len(H), 0))
     for i in range(len(H)):
@@ -299,7 +272,7 @@ def _eliminated(H: Array, thresholds: Array, most: int) -> tuple[Indices, Array]
 
 
 def draw(residuals: Array, weights: Array, n_draws: int, rng: np.random.Generator) -> Indices:
-    """Positions drawn in proportion to ``weights · residuals``, with replacement: first a stride, then a row."""
+    """Positions in proportion to ``weights · residuals``, with replacement: a stride, then a row in it."""
     strides = [slice(a, a + DRAW_STRIDE) for a in range(0, len(residuals), DRAW_STRIDE)]
     ends = np.cumsum([weights[rows] @ residuals[rows] for rows in strides])
     targets = rng.random(n_draws) * ends[-1]
@@ -316,114 +289,3 @@ def _first_above(ends: Array, targets: Array) -> Indices:
     """Where the running sums pass the targets; rounding never leads past the last increase."""
     last = int(np.searchsorted(ends, ends[-1]))
     return np.minimum(np.searchsorted(ends, targets, side="right"), last)
-
-
-@dataclass(frozen=True, eq=False)
-class PoolGram:
-    """A pool of rows in memory, and other rows by which the curve is judged, if any."""
-
-    kernel: Kernel
-    pool: Array
-    judges: Array | None
-    weights: Array
-    eps: float = float(np.finfo(np.float64).eps)
-
-    def residuals(self, pivots: Pivots) -> tuple[Residuals, Curve]:
-        """In strips of rows."""
-        inverse, Z = pivots.inverse(), self.pool[pivots.indices]
-        left = residuals_of(self.kernel, self.pool, Z, self.weights, inverse)
-        if self.judges is None:
-            return left, left.sums.curve
-        judged = residuals_of(self.kernel, self.judges, Z, np.ones(len(self.judges)), inverse)
-        return left, judged.sums.curve
-
-    def values(self, proposals: Indices, pivots: Indices) -> tuple[Array, Array]:
-        """Evaluated."""
-        return values_between(self.kernel, self.pool[proposals], self.pool[pivots])
-
-
-@dataclass(frozen=True, eq=False)
-class MatrixGram:
-    """A pool of which the kernel matrix (p, p) is given."""
-
-    matrix: Array
-    weights: Array
-
-    @property
-    def eps(self) -> float:
-        """Of the type in which values are given."""
-        return float(np.finfo(self.matrix.dtype if self.matrix.dtype.kind == "f" else np.float64).eps)
-
-    def residuals(self, pivots: Pivots) -> tuple[Residuals, Curve]:
-        """From columns of the matrix."""
-        diagonal = np.diagonal(self.matrix).astype(np.float64)
-        K = self.matrix[:, pivots.indices].astype(np.float64)
-        left = Residuals.of(K, diagonal, self.weights, pivots.inverse(), 1.0)
-        return left, left.sums.curve
-
-    def values(self, proposals: Indices, pivots: Indices) -> tuple[Array, Array]:
-        """Entries of the matrix."""
-        K = self.matrix[np.ix_(proposals, np.concatenate((pivots, proposals)))].astype(np.float64)
-        return K, self.matrix[proposals, proposals].astype(np.float64)
-
-
-def residuals_of(kernel: Kernel, X: Array, landmarks: Array, weights: Array, inverse: Array) -> Residuals:
-    """Of rows X (n_rows, n_features), their kernel values in the precision of `inverse` (m, m)."""
-    strips = [slice(a, a + STRIP_ROWS) for a in range(0, len(X), STRIP_ROWS)]
-    Z = kernel.operand(landmarks, inverse.dtype) if len(landmarks) else None
-    found = [_residuals_of_strip(kernel, X[s], Z, weights[s], inverse) for s in strips]
-    values = np.concatenate([each.values for each in found])
-    return Residuals(values, functools.reduce(operator.add, [each.sums for each in found]))
-
-
-def _residuals_of_strip(
-    kernel: Kernel, X: Array, landmarks: Operand | None, weights: Array, inverse: Array
-) -> Residuals:
-    rows = kernel.operand(X, inverse.dtype)
-    K = np.empty((len(X), len(inverse)), inverse.dtype)
-    if landmarks is not None:
-        kernel.fill(rows, landmarks, K)
-    return Residuals.of(K, kernel.diagonal(rows), weights, inverse, kernel.cancellation(X))
-
-
-def values_between(kernel: Kernel, proposals: Array, pivots: Array) -> tuple[Array, Array]:
-    """k (b, m + b) of rows `proposals` (b, n_features) with `pivots` and themselves, and k(x, x) (b,)."""
-    K = kernel.matrix(proposals, np.concatenate((pivots, proposals)))
-    return K, kernel.diagonal(kernel.operand(proposals, np.float64))
-
-
-def rpcholesky(
-    kernel: Kernel,
-    pool: Array,
-    n_landmarks: int,
-    seed: int,
-    residual: float | None = None,
-    *,
-    judges: Array | None = None,
-) -> Chosen:
-    """Landmarks from a pool of rows.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        Positive semidefinite (rbf and laplacian with shift 0).
-    pool : ndarray of shape (p, n_features)
-        With a precomputed kernel the symmetric matrix (p, p) of the pool.
-    n_landmarks : int
-        At most so many; fewer where the pool's rank is exhausted.
-    seed : int
-    residual : float, optional
-        Stop at the first landmark that leaves this share of the trace.
-    judges : ndarray of shape (q, n_features), optional
-        Rows by which the curve is measured, in place of the pool's own. The pool's own are right where it is
-        all rows; where it is a small sample of them, rows that could not be chosen tell the truth.
-
-    Returns
-    -------
-    Chosen
-        Positions in the pool, and the curve.
-    """
-    weights = np.ones(len(pool))
-    if isinstance(kernel, Precomputed):
-        return choose(MatrixGram(pool, weights), n_landmarks, seed, residual=residual)
-    return choose(PoolGram(kernel, pool, judges, weights), n_landmarks, seed, residual=residual)

@@ -10,18 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpca_stream import passes
+from kpca_stream.numerics.curve import Curve
 from kpca_stream.numerics.forecast import rows_at_once
 from kpca_stream.numerics.kernels import Kernel, Precomputed, as_operand
-from kpca_stream.numerics.pivots import (
-    Curve,
-    Indices,
-    Pivots,
-    Residuals,
-    Sums,
-    choose,
-    residuals_of,
-    values_between,
-)
+from kpca_stream.numerics.pivots import Indices, Pivots, Residuals, Sums, Wanted, choose
+from kpca_stream.numerics.pool import residuals_of, values_between
 from kpca_stream.storage.rows import Rows
 from kpca_stream.telemetry import Advance
 
@@ -55,10 +48,8 @@ def rpcholesky_of_all(
     rows: Rows,
     weights: Array,
     kernel: Kernel,
-    n_landmarks: int,
-    seed: int,
+    wanted: Wanted,
     *,
-    residual: float | None = None,
     dtype: np.dtype[Any],
     at_once: int | None = None,
     progress: Advance | None = None,
@@ -75,11 +66,8 @@ def rpcholesky_of_all(
         A row of weight w counts as w copies.
     kernel : Kernel
         Positive semidefinite.
-    n_landmarks : int
-        At most so many; fewer where the rank is exhausted.
-    seed : int
-    residual : float, optional
-        Stop at the first landmark that leaves this share of the trace of all rows.
+    wanted : Wanted
+        How many, the seed, and the share of the trace of all rows that may be left.
     dtype : dtype
         Precision of the passes; what is chosen is checked in float64, which is also taken for the passes
         where the pivots ask for it.
@@ -92,7 +80,7 @@ def rpcholesky_of_all(
         The same for every number of workers.
     """
     gram = _StreamedGram(rows, weights, kernel, dtype, at_once, progress)
-    chosen = choose(gram, n_landmarks, seed, residual=residual, judge=False)
+    chosen = choose(gram, wanted, judge=False)
     return Landmarks(chosen.indices, gram.rows_at(chosen.indices), chosen.curve, chosen.n_rounds)
 
 
