@@ -231,7 +231,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.X_fit_ = X
         return self
 
-    @available_if(_approximates)
+    @available_if(_approximates)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: ARG002  scikit-learn's signature
         """Add rows to those that were fitted, without these: the result is that of all at once.
 
@@ -377,7 +377,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if isinstance(self.landmarks, str) and n_rows < self.n_landmarks:
             raise ConfigError(
                 f"partial_fit: got {n_rows} rows in the first call, expected at least n_landmarks="
-                f"{self.n_landmarks}, which are chosen among them; give more rows first, or ask for fewer landmarks"
+                f"{self.n_landmarks}, which are chosen among them; give more rows, or ask for fewer landmarks"
             )
 
     def _take_approximate(self, basis: Basis) -> Self:

@@ -150,8 +150,8 @@ def _kernel(settings: FitSettings, plan: FitPlan, looked: Sweep) -> Kernel:
         return resolve_kernel(settings.kernel, looked.moments, looked.sample, scale=settings.scale)
     if like.columns != looked.columns:
         raise DataError(
-            f"got columns {', '.join(looked.columns)}, expected those of the basis whose landmarks are taken, "
-            f"{', '.join(like.columns)}; choose them with data.columns"
+            f"got columns {', '.join(looked.columns)}, expected those of the basis whose landmarks are "
+            f"taken, {', '.join(like.columns)}; choose them with data.columns"
         )
     return like.kernel
 

@@ -119,8 +119,8 @@ def accumulated_of(basis: Basis, name: str) -> Accumulated:
     """What a basis adds up; a DataError where it is exact."""
     if basis.accumulated is None:
         raise DataError(
-            f"{name} is {basis.facts.get('method')} and keeps no sums to add to, expected one of method nystrom "
-            "and of a kernel between rows; fit all rows anew"
+            f"{name} is of method {basis.facts.get('method')} and keeps no sums to add to, expected nystrom and "
+            "a kernel between rows; fit all rows anew"
         )
     return basis.accumulated
 
@@ -149,8 +149,8 @@ def _refuse_other(first: Basis, first_name: str, other: Basis, name: str) -> Non
     differences = [what for what, differs in _differences(first, other) if differs]
     if differences:
         raise DataError(
-            f"{name} differs from {first_name} in {', '.join(differences)}; expected bases that share them: fit "
-            f"the second with nystrom.landmarks: {{basis: {first_name}}}"
+            f"{name} differs from {first_name} in {', '.join(differences)}; expected bases that share "
+            f"them: fit the second with nystrom.landmarks: {{basis: {first_name}}}"
         )
 
 

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from kpca_stream.errors import ConfigError
 from kpca_stream.fitplan import FitPlan
 from kpca_stream.numerics import landmarks
+from kpca_stream.numerics.curve import Curve
 from kpca_stream.numerics.kernels import Kernel, Precomputed
-from kpca_stream.numerics.pivots import Curve, rpcholesky
+from kpca_stream.numerics.pivots import Wanted
+from kpca_stream.numerics.pool import rpcholesky
 from kpca_stream.stages.landmarks import rpcholesky_of_all
 from kpca_stream.stages.sweep import Sweep
 from kpca_stream.storage.checkpoint import Ledger
@@ -23,6 +25,8 @@ from kpca_stream.telemetry import Reporter
 Array = NDArray[Any]
 
 POOL_ROWS = 10_000
+CURVE_ROWS = 3000
+"""By so many rows what landmarks leave is told, and by as many others it is measured."""
 POOL_ROWS_PER_LANDMARK = 20
 """More of the drawn rows make landmarks hardly better, and choosing longer."""
 
@@ -52,8 +56,9 @@ def choose_landmarks(
 
 def curve_of(plan: FitPlan, kernel: Kernel, looked: Sweep) -> Curve:
     """What so many landmarks leave of the trace, measured on the drawn rows."""
-    pool = pool_of(plan, looked)
-    return rpcholesky(definite(kernel), pool, len(pool), plan.settings.seed, residual=0.01).curve
+    drawn = looked.drawn.smallest(2 * CURVE_ROWS).X
+    pool, judges = drawn[::2], drawn[1::2]
+    return rpcholesky(definite(kernel), pool, len(pool), plan.settings.seed, 0.01, judges=judges).curve
 
 
 def definite(kernel: Kernel) -> Kernel:
@@ -68,15 +73,19 @@ def pool_of(plan: FitPlan, looked: Sweep) -> Array:
 
 
 def _chosen(plan: FitPlan, kernel: Kernel, looked: Sweep, reporter: Reporter) -> Array:
-    settings, seed, m = plan.settings.nystrom, plan.settings.seed, plan.n_landmarks
-    method = settings.method_for(kernel.name)
+    settings = plan.settings.nystrom
     if isinstance(kernel, Precomputed):
         return _positions(plan, kernel, looked, reporter)[:, None]
     if settings.like is not None and settings.like.rows is not None:
         return settings.like.rows.load()
     if settings.given is not None:
         return landmarks.own_rows(settings.given, looked.n_features)
-    pool = pool_of(plan, looked)
+    return _drawn(plan, kernel, looked, reporter)
+
+
+def _drawn(plan: FitPlan, kernel: Kernel, looked: Sweep, reporter: Reporter) -> Array:
+    settings, seed, m = plan.settings.nystrom, plan.settings.seed, plan.n_landmarks
+    method, pool = settings.method_for(kernel.name), pool_of(plan, looked)
     if method == "kmeans":
         return landmarks.kmeans(kernel.preparation, pool, m, seed)
     if method == "uniform":
@@ -107,9 +116,9 @@ def _of_all(plan: FitPlan, kernel: Kernel, looked: Sweep, reporter: Reporter) ->
         looked.rows,
         weights,
         definite(kernel),
-        plan.n_landmarks,
-        plan.settings.seed,
-        residual=plan.settings.nystrom.residual,
+        Wanted(
+            n_landmarks=plan.n_landmarks, seed=plan.settings.seed, residual=plan.settings.nystrom.residual
+        ),
         dtype=plan.tile_dtype,
         at_once=plan.at_once,
         progress=reporter.step("landmarks"),

@@ -42,8 +42,6 @@ Array = NDArray[Any]
 
 FORMAT_VERSION = 1
 TILE_KEY = re.compile(r"(\d+)/(\d+)")
-PUBLISHED = ("vectors", "landmarks")
-"""Files that only a run under way needs."""
 TOLERANCE = {"float32": 1e-4, "float64": 1e-8}
 """Largest relative difference of what is computed again to what is stored."""
 
@@ -266,7 +264,7 @@ class RunStore:
     def finish(self) -> None:
         """Remove what only a run under way needs."""
         self.checkpoints.clear()
-        for name in PUBLISHED:
+        for name in premises.PUBLISHED:
             (self.path / f"{name}.npy").unlink(missing_ok=True)
 
     def finish_after(self, fit: str) -> None:

@@ -17,7 +17,13 @@ from kpca_stream.storage.damage import FAULTS
 from kpca_stream.storage.whole import remove
 
 DESCRIPTION = "zarr.json"
-CONTENTS = ("rows", "tiles", "row_means", "diagonal", "weights", "checkpoints", "vectors.npy", DESCRIPTION)
+PUBLISHED = ("vectors", "landmarks")
+"""Arrays that workers read while a run is under way, each in a file."""
+CONTENTS = (
+    *("rows", "tiles", "row_means", "diagonal", "weights", "checkpoints"),
+    *(f"{name}.npy" for name in PUBLISHED),
+    DESCRIPTION,
+)
 """All that a run leaves in its store, but the lock; the description, which names the run, goes last."""
 ASIDE = ".before-restart"
 PARTIAL = "*.partial"

@@ -80,7 +80,7 @@ class Sweep:
         return self.n_samples if self.n_samples < self.n_seen else None
 
 
-def sweep(
+def sweep(  # noqa: PLR0913  what is done in one look is asked for at once
     source: Source,
     *,
     seed: int,
