@@ -148,7 +148,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     array([0.6667, 0.    ])
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  scikit-learn's and ours
         self,
         n_components: float | None = None,
         *,

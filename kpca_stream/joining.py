@@ -119,8 +119,8 @@ def accumulated_of(basis: Basis, name: str) -> Accumulated:
     """What a basis adds up; a DataError where it is exact."""
     if basis.accumulated is None:
         raise DataError(
-            f"{name} is of method {basis.facts.get('method')} and keeps no sums to add to, expected nystrom and "
-            "a kernel between rows; fit all rows anew"
+            f"{name} is of method {basis.facts.get('method')} and keeps no sums to add to, expected nystrom "
+            "and a kernel between rows; fit all rows anew"
         )
     return basis.accumulated
 

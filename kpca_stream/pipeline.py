@@ -161,7 +161,8 @@ def _basis_to_join(config: Config, path: Path) -> Basis:
         gamma = getattr(basis.kernel, "gamma", None)
         raise ConfigError(
             f"kernel: got {asked.name} with gamma {asked.gamma}, expected that of {path}, "
-            f"{basis.kernel.name} with gamma {gamma}, since its landmarks are taken; change the kernel, or choose other landmarks"
+            f"{basis.kernel.name} with gamma {gamma}, since its landmarks are taken; change the "
+            "kernel, or choose other landmarks"
         )
     return basis
 
