@@ -24,6 +24,7 @@ NAMES = (
     "plans",
     "truths",
     "duplicates",
+    "landmarks",
     "china",
 )
 

@@ -74,15 +74,18 @@ class Question:
     title : str
     answer : callable
         ``answer(quick=...)``; quick takes small sizes, to see that it works.
+    plot : callable, optional
+        ``plot(answer, path)`` draws it; adds the option ``--plot FILE``.
     """
 
     title: str
     answer: Measurement
+    plot: Callable[[Answer, Path], None] | None = None
 
 
 def main(question: Question) -> None:
     """Measure one question as the command line asks, print it, and write it as JSON."""
-    options = arguments(question.title)
+    options = arguments(question.title, plots=question.plot is not None)
     answer = question.answer(quick=options.quick)
     title = question.title + (" (quick)" if options.quick else "")
     show(title, answer.rows)
@@ -99,15 +102,19 @@ def main(question: Question) -> None:
         print(text)
     else:
         options.json.write_text(text + "\n", encoding="utf-8")
+    if question.plot is not None and options.plot is not None:
+        question.plot(answer, options.plot)
 
 
-def arguments(description: str) -> argparse.Namespace:
-    """The options that every benchmark takes: ``quick`` and ``json``."""
+def arguments(description: str, *, plots: bool = False) -> argparse.Namespace:
+    """The options that every benchmark takes, ``quick`` and ``json``, and ``plot`` of those that draw."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it works")
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="write the JSON here instead of printing it"
     )
+    if plots:
+        parser.add_argument("--plot", type=Path, metavar="FILE", help="draw it here; needs matplotlib")
     return parser.parse_args()
 
 
