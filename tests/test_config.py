@@ -191,7 +191,7 @@ def test_every_mistake_is_told_with_its_place(mistakes: Mistakes) -> None:
             "solver: {n_components: 0}",
             "4:24: solver.n_components: .* got 0, expected a whole number >= 1, or.*",
         ),
-        ("solver: {method: lanczoz}", "4:18: .* got the text 'lanczoz', expected auto, dense, lanczos or nystrom"),
+        ("solver: {method: lanczoz}", "4:18: .* got the text 'lanczoz', expected auto, dense, .*nystrom"),
         ("solver: {tol: .nan}", "4:15: solver.tol: wrong value, got nan, expected a finite number"),
         ("solver: {max_passes: 0}", "4:22: solver.max_passes: wrong value, got 0, expected a number >= 1"),
         (
