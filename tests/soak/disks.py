@@ -52,7 +52,7 @@ def in_checkpoint(job: Job) -> None:
     fit = command("fit", path, aside)
     leftovers = f"find {place} -name '*.partial'"
     most = 4 * 8 * len(job.X) * int(job.sections["solver"]["n_components"])
-    steps = [f"{begun} || true", small(job, place, most), fit, leftovers, large(place), fit]
+    steps = [f"{begun} 2>begun.err || true", small(job, place, most), fit, leftovers, large(place), fit]
     checked(job, steps, ended=2, nothing=3, again=5)
 
 
@@ -96,7 +96,7 @@ def read_only(job: Job) -> None:
     fit = command("fit", path, job.aside())
     marked = f"find {store} -type f -newer mark"
     mount = f"mount --bind {store} {store} && mount -o remount,bind,ro {store} && touch mark"
-    steps = [f"{begun} || true", mount, fit, marked, f"umount {store}", fit]
+    steps = [f"{begun} 2>begun.err || true", mount, fit, marked, f"umount {store}", fit]
     checked(job, steps, ended=2, nothing=3, again=5, parts=READ_ONLY)
 
 

@@ -38,11 +38,11 @@ def run_trial(job: Job, seeds: list[int], kinds: Mapping[str, Fault]) -> None:
     job.rest()
     weights = np.array([WEIGHTS.get(kind, 1) for kind in kinds], dtype=float)
     drawn = job.rng.choice(list(kinds), size=int(job.rng.integers(1, 5)), p=weights / weights.sum())
-    for number, kind in enumerate(drawn):
+    for number, kind in enumerate(drawn, start=1):  # a zero would repeat the numbers of the job
         job.rng = np.random.default_rng([*seeds, number])
         kinds[kind](job)
     job.finished()
-    job.rng = np.random.default_rng([*seeds, len(drawn)])
+    job.rng = np.random.default_rng([*seeds, len(drawn) + 1])
     damage_basis(job)
 
 
