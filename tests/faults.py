@@ -1,8 +1,10 @@
-"""Data with one fault each: every function writes them into a folder and returns their path."""
+"""Data with one fault each, written into a folder by a function that returns their path; kernels likewise."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -10,9 +12,34 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 
+from kpca_stream.errors import ConfigError, DataError, KpcaStreamError
 from tests.tables import WRITERS
 
+Maker = Callable[[Path], Any]
 X = np.arange(60.0).reshape(20, 3)
+REPAIR = "repair the data or set data.on_missing: drop"
+
+KERNELS = """
+import numpy as np
+
+def raises(X, Y):
+    return np.linalg.cholesky(X @ X.T - np.eye(len(X)) * 1e9)
+
+def shape(X, Y):
+    return X @ X.T if len(X) != len(Y) else (X @ Y.T)[:, :-1]
+
+def nan(X, Y):
+    return np.full((len(X), len(Y)), np.nan)
+
+def words(X, Y):
+    return np.full((len(X), len(Y)), "a")
+
+def complex(X, Y):
+    return 1j * (X @ Y.T)
+
+def rows(X, Y):
+    return [[1.0] * len(Y), *[[2.0]] * (len(X) - 1)]
+"""
 
 
 def ragged(path: Path) -> Path:
@@ -161,3 +188,61 @@ def huge(path: Path) -> Path:
 
 def all_missing(path: Path) -> Path:
     return WRITERS["npy"](path, np.full((3, 2), np.nan))
+
+
+TABLE: list[tuple[Maker, type[KpcaStreamError], tuple[str, ...]]] = [
+    (ragged, DataError, ("x.csv, row 2: got 1 fields, expected 2; repair the row",)),
+    (
+        late_text,
+        DataError,
+        ("x.csv, row 150000, column 'b': got text 'four', expected a number; repair it",),
+    ),
+    (header_only, DataError, ("x.csv: got 0 rows and 2 columns", "fill it")),
+    (no_columns, DataError, ("x.parquet: got 0 rows and 0 columns", "fill it")),
+    (no_rows, DataError, ("x.arrow: got 0 rows and 1 columns", "fill it")),
+    (
+        feather_of_before,
+        DataError,
+        ("x.feather: not a whole", "Feather file of version 2", "write it again"),
+    ),
+    (stream, DataError, ("x.arrow: not a whole Arrow IPC file", "write it again")),
+    (
+        many_datasets,
+        DataError,
+        ("got 2 two-dimensional", "(left, right)", "exactly one", "x.h5::dataset'"),
+    ),
+    (
+        no_datasets,
+        DataError,
+        ("x.h5: got 0 two-dimensional datasets of numbers, expected exactly one",),
+    ),
+    (misspelt_dataset, ConfigError, ("x.h5: the file has no dataset 'lefd', did you mean 'left'?",)),
+    (missing_link, ConfigError, ("x.h5: the file has no dataset 'y', expected one of x",)),
+    (dataset_of_one_dimension, DataError, ("x.h5::one: got an array of shape (3,)", "reshape")),
+    (
+        dataset_of_words,
+        DataError,
+        ("x.h5::words: got values of type object", "real numbers", "convert"),
+    ),
+    (dataset_without_shape, DataError, ("x.h5::x: got a dataset without a shape", "rows and columns")),
+    (virtual_dataset, DataError, ("x.h5: got a dataset whose values lie in other files", "copy it")),
+    (dataset_of_a_csv, ConfigError, ("x.csv: got 'x' behind ::", "for HDF5 files only")),
+    (flipped_hdf5, DataError, ("x.h5, rows 0 to 2047: cannot be read", "restore the file")),
+    (flipped_parquet, DataError, ("x.parquet, rows 0 to 4095: cannot be read", "restore the file")),
+    (cut_chunk, DataError, ("x.zarr, rows 0 to 19: cannot be read", "restore these chunks")),
+    (
+        unwritten_chunks,
+        DataError,
+        ("x.h5: got a dataset of which 4 of 8 chunks are written", "cut the data"),
+    ),
+    (unwritten_dataset, DataError, ("x.h5: got a dataset of which 0 of 480 bytes", "write the rest")),
+    (long_ragged_line, DataError, ("x.csv, row 1: cannot be parsed (field larger", "repair")),
+    (
+        header_with_an_open_quote,
+        DataError,
+        ("x.csv: got a quote in the first line that is not closed", "close it"),
+    ),
+    (huge, DataError, ("x.npy, column '1': got values up to 1e+300", "finite in float64", "rescale")),
+    (all_missing, DataError, ("x.npy: 3 rows have missing", "x.npy, row 0, column '0'", REPAIR)),
+]
+"""Each fault, the kind of its error, and what its message says."""

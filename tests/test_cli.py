@@ -35,6 +35,7 @@ from kpca_stream.results import (
     json_schema,
 )
 from kpca_stream.telemetry import Reporter
+from tests import faults
 
 FIT = FitSummary(
     name="digits",
@@ -611,29 +612,6 @@ def test_a_function_of_the_current_folder_is_a_kernel(
     assert fitted["explained_variance_ratio"][0] == pytest.approx(3 / 4, rel=1e-12)
 
 
-KERNELS = """
-import numpy as np
-
-def raises(X, Y):
-    return np.linalg.cholesky(X @ X.T - np.eye(len(X)) * 1e9)
-
-def shape(X, Y):
-    return X @ X.T if len(X) != len(Y) else (X @ Y.T)[:, :-1]
-
-def nan(X, Y):
-    return np.full((len(X), len(Y)), np.nan)
-
-def words(X, Y):
-    return np.full((len(X), len(Y)), "a")
-
-def complex(X, Y):
-    return 1j * (X @ Y.T)
-
-def rows(X, Y):
-    return [[1.0] * len(Y), *[[2.0]] * (len(X) - 1)]
-"""
-
-
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
@@ -651,7 +629,7 @@ def test_a_kernel_that_fails_is_one_line(
     """A function that raises or returns no matrix of numbers is named in one line, with what was expected."""
     import numpy as np
 
-    Path("bad_kernels.py").write_text(KERNELS)
+    Path("bad_kernels.py").write_text(faults.KERNELS)
     np.save("x.npy", np.random.default_rng(0).standard_normal((50, 3)))
     path = config(f"{MINIMAL}kernel: {{name: 'bad_kernels:{name}'}}\n")
     assert main(["fit", path, "--quiet"]) == 65

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,7 @@ from tests import faults
 from tests.tables import WRITERS
 
 Array = NDArray[Any]
-Maker = Callable[[Path], Any]
 X = np.arange(60.0).reshape(20, 3)
-REPAIR = "repair the data or set data.on_missing: drop"
 
 
 def message_of(path: Any, store: zarr.Group, **options: Any) -> tuple[type[KpcaStreamError], str]:
@@ -58,13 +55,13 @@ def test_a_value_that_is_no_number(kind: str, value: float, tmp_path: Path, stor
     bad[17, 1] = value
     path = WRITERS[kind](tmp_path, bad)
     name = f"{path.name}, row 17, column '1': got {value}"
-    tell_all(DataError, (str(path), name, "finite number", REPAIR), message_of(path, store))
+    tell_all(DataError, (str(path), name, "finite number", faults.REPAIR), message_of(path, store))
     other = tmp_path / "folder"
     other.mkdir()
     WRITERS[kind](tmp_path, X).rename(other / f"a{path.suffix}")
     WRITERS[kind](tmp_path, bad).rename(other / f"b{path.suffix}")
     name = f"b{path.suffix}, row 17, column '1': got {value}"
-    tell_all(DataError, (str(other), name, REPAIR), message_of(other, store))
+    tell_all(DataError, (str(other), name, faults.REPAIR), message_of(other, store))
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "arrow", "feather"])
@@ -76,7 +73,7 @@ def test_a_missing_value(kind: str, tmp_path: Path, store: zarr.Group) -> None:
         path.write_text("a,b\n1,1.5\n2,\n3,3.5\n4,4.5\n")
     else:
         (pq.write_table if kind == "parquet" else pa.feather.write_feather)(table, path)
-    tell_all(DataError, (f"x.{kind}, row 1, column 'b': got nan", REPAIR), message_of(path, store))
+    tell_all(DataError, (f"x.{kind}, row 1, column 'b': got nan", faults.REPAIR), message_of(path, store))
 
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow", "feather", "csv"])
@@ -157,66 +154,11 @@ def test_a_pipe_or_a_dangling_link(kind: str, tmp_path: Path, store: zarr.Group)
     tell_all(ConfigError, parts, message_of(path, store))
 
 
-TABLE: list[tuple[Maker, type[KpcaStreamError], tuple[str, ...]]] = [
-    (faults.ragged, DataError, ("x.csv, row 2: got 1 fields, expected 2; repair the row",)),
-    (
-        faults.late_text,
-        DataError,
-        ("x.csv, row 150000, column 'b': got text 'four', expected a number; repair it",),
-    ),
-    (faults.header_only, DataError, ("x.csv: got 0 rows and 2 columns", "fill it")),
-    (faults.no_columns, DataError, ("x.parquet: got 0 rows and 0 columns", "fill it")),
-    (faults.no_rows, DataError, ("x.arrow: got 0 rows and 1 columns", "fill it")),
-    (
-        faults.feather_of_before,
-        DataError,
-        ("x.feather: not a whole", "Feather file of version 2", "write it again"),
-    ),
-    (faults.stream, DataError, ("x.arrow: not a whole Arrow IPC file", "write it again")),
-    (
-        faults.many_datasets,
-        DataError,
-        ("got 2 two-dimensional", "(left, right)", "exactly one", "x.h5::dataset'"),
-    ),
-    (
-        faults.no_datasets,
-        DataError,
-        ("x.h5: got 0 two-dimensional datasets of numbers, expected exactly one",),
-    ),
-    (faults.misspelt_dataset, ConfigError, ("x.h5: the file has no dataset 'lefd', did you mean 'left'?",)),
-    (faults.missing_link, ConfigError, ("x.h5: the file has no dataset 'y', expected one of x",)),
-    (faults.dataset_of_one_dimension, DataError, ("x.h5::one: got an array of shape (3,)", "reshape")),
-    (
-        faults.dataset_of_words,
-        DataError,
-        ("x.h5::words: got values of type object", "real numbers", "convert"),
-    ),
-    (faults.dataset_without_shape, DataError, ("x.h5::x: got a dataset without a shape", "rows and columns")),
-    (faults.virtual_dataset, DataError, ("x.h5: got a dataset whose values lie in other files", "copy it")),
-    (faults.dataset_of_a_csv, ConfigError, ("x.csv: got 'x' behind ::", "for HDF5 files only")),
-    (faults.flipped_hdf5, DataError, ("x.h5, rows 0 to 2047: cannot be read", "restore the file")),
-    (faults.flipped_parquet, DataError, ("x.parquet, rows 0 to 4095: cannot be read", "restore the file")),
-    (faults.cut_chunk, DataError, ("x.zarr, rows 0 to 19: cannot be read", "restore these chunks")),
-    (
-        faults.unwritten_chunks,
-        DataError,
-        ("x.h5: got a dataset of which 4 of 8 chunks are written", "cut the data"),
-    ),
-    (faults.unwritten_dataset, DataError, ("x.h5: got a dataset of which 0 of 480 bytes", "write the rest")),
-    (faults.long_ragged_line, DataError, ("x.csv, row 1: cannot be parsed (field larger", "repair")),
-    (
-        faults.header_with_an_open_quote,
-        DataError,
-        ("x.csv: got a quote in the first line that is not closed", "close it"),
-    ),
-    (faults.huge, DataError, ("x.npy, column '1': got values up to 1e+300", "finite in float64", "rescale")),
-    (faults.all_missing, DataError, ("x.npy: 3 rows have missing", "x.npy, row 0, column '0'", REPAIR)),
-]
-
-
-@pytest.mark.parametrize(("make", "kind", "parts"), TABLE, ids=[row[0].__name__ for row in TABLE])
+@pytest.mark.parametrize(
+    ("make", "kind", "parts"), faults.TABLE, ids=[row[0].__name__ for row in faults.TABLE]
+)
 def test_what_is_wrong_is_said(
-    make: Maker, kind: type[KpcaStreamError], parts: tuple[str, ...], tmp_path: Path, store: zarr.Group
+    make: faults.Maker, kind: type[KpcaStreamError], parts: tuple[str, ...], tmp_path: Path, store: zarr.Group
 ) -> None:
     """The line names the file, and where there are some the row and the column; and what to do."""
     tell_all(kind, parts, message_of(make(tmp_path), store))
