@@ -7,6 +7,7 @@ import pickle
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,12 @@ from kpca_stream.storage.layout import RunStore
 from kpca_stream.storage.rows import ArrayRows
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _blas_as_in_a_fit() -> Iterator[None]:
+    with single_threaded_blas():
+        yield
 
 
 def rows(n_samples: int = 300) -> NDArray[np.float64]:
@@ -133,7 +140,7 @@ def test_any_number_of_workers_gives_the_same_bits(monkeypatch: pytest.MonkeyPat
     centre = centre_of(a_pass)
     found = []
     for n_workers in (1, 2, 5):
-        with dask.config.set(scheduler="threads", num_workers=n_workers), single_threaded_blas():
+        with dask.config.set(scheduler="threads", num_workers=n_workers):
             found.append(accumulate(a_pass, centre))
     assert len(a_pass.tasks) == 10
     assert equal(found[0], found[1])
@@ -280,18 +287,20 @@ KILLED = """
 import sys
 from pathlib import Path
 from tests.stages.test_statistics import long_pass
+from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.stages.statistics import accumulate
-a_pass, centre = long_pass(Path(sys.argv[1]), lambda done, total: print(done, flush=True))
-accumulate(a_pass, centre, checkpoint_seconds=0)
+with single_threaded_blas():
+    a_pass, centre = long_pass(Path(sys.argv[1]), lambda done, total: print(done, flush=True))
+    accumulate(a_pass, centre, checkpoint_seconds=0)
 """
 
 
 def long_pass(folder: Path, progress: Any = None) -> tuple[RowPass, NDArray[np.float64]]:
     """A pass of some dozen tasks that keeps its sums in `folder`."""
-    X = np.random.default_rng(0).standard_normal((2_000_000, 3))
+    X = np.random.default_rng(0).standard_normal((300_000, 3))
     kernel = Rbf(Preparation(X.mean(axis=0)), 0.2)
     store = RunStore.open(folder)
-    a_pass = RowPass(ArrayRows(X), None, kernel, X[:200], np.dtype(np.float32), store, 2, progress)
+    a_pass = RowPass(ArrayRows(X), None, kernel, X[:600], np.dtype(np.float32), store, 2, progress)
     return a_pass, centre_of(a_pass)
 
 
@@ -320,4 +329,4 @@ def test_a_pass_killed_five_times_ends_with_the_same_bits(tmp_path: Path) -> Non
     found = accumulate(a_pass, centre)
     assert rest[0] > moments[-1]
     assert equal(found, accumulate(replace(a_pass, store=None, progress=None), centre))
-    assert found.total == 2_000_000
+    assert found.total == 300_000
