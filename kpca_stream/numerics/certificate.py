@@ -1,6 +1,6 @@
 """How far an approximate spectrum may be from the exact one.
 
-K − K̂ is positive semidefinite, so that λ̂_j ≤ λ_j ≤ λ̂_j + ‖H(K − K̂)H‖, up to the rounding of the similarities.
+K − K̂ is positive semidefinite, so that λ̂_j ≤ λ_j ≤ λ̂_j + ‖H(K − K̂)H‖, up to rounding.
 Each bound on that norm is named as what it is; only the first two are certified.
 """
 
@@ -39,9 +39,9 @@ class Certificate:
     certified: bool
     failure_probability: float
 
-    def brackets(self, eigenvalues: Array) -> Array:
-        """[λ̂_j, λ̂_j + bound] of each, (k, 2)."""
-        return np.column_stack([eigenvalues, np.asarray(eigenvalues) + self.bound])
+    def brackets(self, eigenvalues: Array, rounding: Array | float = 0.0) -> Array:
+        """[λ̂_j − r_j, λ̂_j + r_j + bound] of each, (k, 2); r that of `Embedding.rounding`."""
+        return np.column_stack([eigenvalues - rounding, eigenvalues + rounding + self.bound])
 
 
 def by_trace(residual_trace: float) -> Certificate:

@@ -19,6 +19,12 @@ from kpca_stream.numerics.kernels import Kernel
 
 Array = NDArray[Any]
 
+RESOLUTION = float(np.finfo(np.float64).eps) ** (2 / 3)
+"""Least σ_i/σ_1 of a direction. K_mm is known to eps·σ_1, hence f_i(x) to eps·σ_1/σ_i, which squared makes up
+eigenvalues of that size; here they are as small as what the cut-off loses."""
+ROUNDINGS = 8
+"""Measured on 300 random problems: eigenvalues of rounding alone reach 4 of its typical size."""
+
 
 @dataclass(frozen=True, eq=False)
 class FeatureMap:
@@ -65,7 +71,7 @@ class FeatureMap:
         kernel : Kernel
         landmarks : ndarray of shape (m, n_features)
         dtype : dtype
-            Of k_Z(x): the cut-off is σ_1·m·eps.
+            Of k_Z(x): the cut-off is σ_1·m·eps, and no less than σ_1·`RESOLUTION`.
         K : ndarray of shape (m, m), optional
             K_mm, for a precomputed kernel.
         """
@@ -111,7 +117,7 @@ class _Decomposed(NamedTuple):
         """The map whose similarities are computed in `dtype`."""
         positive = np.maximum(self.sigma, 0.0)
         trace = float(positive.sum()) or 1.0
-        kept = self.sigma > positive[-1] * len(positive) * np.finfo(dtype).eps
+        kept = self.sigma > positive[-1] * max(len(positive) * float(np.finfo(dtype).eps), RESOLUTION)
         P = self.U[:, kept] / np.sqrt(self.sigma[kept])
         # Small eigenvectors of the centred K_mm are orthogonal to its null vector to rounding only.
         P -= np.outer(self.origin, P.sum(axis=0))
@@ -247,6 +253,8 @@ class Embedding:
     ----------
     eigenvalues : ndarray of shape (k,)
         λ̂_j, largest first, none that rounding alone may have made.
+    rounding : ndarray of shape (k,)
+        How far rounding may have moved each: ROUNDINGS·eps·‖G‖·‖B_j‖²/√m, eps that of the similarities.
     B : ndarray of shape (m, k)
     mean : ndarray of shape (m,)
         Σ w k_Z(x) / N.
@@ -261,6 +269,7 @@ class Embedding:
     """
 
     eigenvalues: Array
+    rounding: Array
     B: Array
     mean: Array
     mean_coefficients: Array
@@ -270,33 +279,48 @@ class Embedding:
 
     def leading(self, n_components: int) -> Embedding:
         """The first components."""
-        return replace(self, eigenvalues=self.eigenvalues[:n_components], B=self.B[:, :n_components])
+        first = slice(n_components)
+        return replace(
+            self, eigenvalues=self.eigenvalues[first], rounding=self.rounding[first], B=self.B[:, first]
+        )
 
     def whitened(self) -> Embedding:
         """With Σ w z_j² = 1."""
-        return replace(self, eigenvalues=np.ones_like(self.eigenvalues), B=self.B / np.sqrt(self.eigenvalues))
+        return replace(
+            self,
+            eigenvalues=np.ones_like(self.eigenvalues),
+            rounding=self.rounding / self.eigenvalues,
+            B=self.B / np.sqrt(self.eigenvalues),
+        )
 
 
 def embed(features: FeatureMap, statistics: Statistics) -> Embedding:
     """The eigenpairs of C = Pᵀ(G − s sᵀ/N)P = V Λ Vᵀ, and B = P V."""
     P, u, Ku = features.P, features.origin, features.origin_similarities
-    C = P.T @ statistics.scatter @ P
-    values, V = np.linalg.eigh((C + C.T) / 2)
-    values, V = values[::-1], V[:, ::-1]
-    rounding = max(2 * np.finfo(features.dtype).eps, len(values) * np.finfo(np.float64).eps)
-    kept = values > values.max(initial=0.0) * rounding
+    values, rounding, B = _eigenpairs(P, statistics.scatter, float(np.finfo(features.dtype).eps))
+    kept = values > rounding
     mean, total = statistics.mean, statistics.total
     f_mean = P.T @ (mean - Ku)
     towards = P @ f_mean
     own = statistics.tau - 2 * total * float(u @ mean) + total * float(u @ Ku)
-    spread, centre = float(np.trace(C)), float(f_mean @ f_mean)
+    spread, centre = float(values.sum()), float(f_mean @ f_mean)
     residual_trace = max(0.0, own - spread - total * centre)
     return Embedding(
         eigenvalues=values[kept],
-        B=P @ V[:, kept],
+        rounding=rounding[kept],
+        B=B[:, kept],
         mean=mean,
         mean_coefficients=u + towards,
         grand_mean=float(u @ Ku) + 2 * float(Ku @ towards) + centre,
         residual_trace=residual_trace,
         trace_bound=residual_trace + spread,
     )
+
+
+def _eigenpairs(P: Array, scatter: Array, epsilon: float) -> tuple[Array, Array, Array]:
+    """Eigenvalues, their rounding and B, largest first."""
+    C = P.T @ scatter @ P
+    values, V = np.linalg.eigh((C + C.T) / 2)
+    B = P @ V[:, ::-1]
+    size = ROUNDINGS * epsilon * float(np.linalg.norm(scatter)) / np.sqrt(len(P))
+    return values[::-1], size * np.einsum("ij,ij->j", B, B), B
