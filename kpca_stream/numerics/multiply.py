@@ -17,17 +17,17 @@ STRIP_ROWS = 512
 
 
 def computed_strips(
-    kernel: Kernel, A: Operand, B: Operand, dtype: DTypeLike, *, diagonal: bool
+    kernel: Kernel, A: Operand, B: Operand, dtype: DTypeLike, *, diagonal: bool, out: Array | None = None
 ) -> Iterator[Strip]:
-    """The tile k'(A, B) as strips of rows; every strip is overwritten by the next.
+    """The tile k'(A, B) as strips of rows, those of `out` (n_a, n_b); without it the next overwrites each.
 
     A strip's values do not depend on whether the tile is kept, so that stored and recomputed tiles give
     the same bits.
     """
-    buffer = np.empty((min(STRIP_ROWS, len(A)), len(B)), dtype=dtype)
+    strip = np.empty((min(STRIP_ROWS, len(A)), len(B)), dtype=dtype) if out is None else out[:0]
     exact = kernel.diagonal(A) if diagonal else None
     for rows in strip_slices(len(A)):
-        T = buffer[: rows.stop - rows.start]
+        T = strip[: rows.stop - rows.start] if out is None else out[rows]
         kernel.fill(A.strip(rows.start, rows.stop), B, T)
         if exact is not None:
             T[np.arange(len(T)), np.arange(rows.start, rows.stop)] = exact[rows]
@@ -37,13 +37,6 @@ def computed_strips(
 def stored_strips(T: Array) -> Iterator[Strip]:
     """A tile in memory as strips of rows."""
     return ((rows, T[rows]) for rows in strip_slices(len(T)))
-
-
-def kept(strips: Iterable[Strip], T: Array) -> Iterator[Strip]:
-    """The same strips, each written into the tile T on its way."""
-    for rows, strip in strips:
-        T[rows] = strip
-        yield rows, strip
 
 
 def multiply_tile(strips: Iterable[Strip], V_i: Array, V_j: Array, P_i: Array, P_j: Array | None) -> None:

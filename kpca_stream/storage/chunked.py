@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -76,11 +77,26 @@ def check_description(array: zarr.Array[Any]) -> None:
         )
 
 
-def read_tile(tiles: zarr.Array[Any], grid: TileGrid, tile: Tile) -> Array | None:
-    """A stored tile, or None where it is missing or its checksum does not hold."""
+class Buffer:
+    """Memory for one chunk after the other: new pages cost a system as much as reading them does."""
+
+    def __init__(self) -> None:
+        self._bytes = np.empty(0, np.uint8)
+
+    def of(self, n_bytes: int) -> Array:
+        """So many bytes, which hold until the next are asked for."""
+        if len(self._bytes) < n_bytes:
+            self._bytes = np.empty(n_bytes, np.uint8)
+        return self._bytes[:n_bytes]
+
+
+def read_tile(
+    tiles: zarr.Array[Any], grid: TileGrid, tile: Tile, buffer: Buffer | None = None
+) -> Array | None:
+    """A stored tile, or None where it is missing or its checksum does not hold; in `buffer`, if given."""
     height, width = (stop - start for start, stop in map(grid.rows, tile))
     file = _chunk_file(tiles, tile)
-    T = _read_through(tiles, grid, tile) if file is None else _read_chunk(file, tiles)
+    T = _read_through(tiles, grid, tile) if file is None else _read_chunk(file, tiles, buffer or Buffer())
     if T is None or np.isnan(T[0, 0]):  # a missing tile reads as NaN, a kernel value never is
         return None
     return np.ascontiguousarray(T[:height, :width])
@@ -116,19 +132,29 @@ def _read_through(tiles: zarr.Array[Any], grid: TileGrid, tile: Tile) -> Array |
         return None
 
 
-def _read_chunk(file: Path, tiles: zarr.Array[Any]) -> Array | None:
-    try:
-        content = np.fromfile(file, dtype=np.uint8)
-    except FileNotFoundError:
-        return None
+def _read_chunk(file: Path, tiles: zarr.Array[Any], buffer: Buffer) -> Array | None:
     dtype = np.dtype(tiles.dtype).newbyteorder("<")
     n_bytes = tiles.chunks[0] * tiles.chunks[1] * dtype.itemsize
-    if len(content) != n_bytes + CHECKSUM_BYTES:
+    content = buffer.of(n_bytes + CHECKSUM_BYTES + 1)  # a longer file is told by the last byte
+    try:
+        with file.open("rb", buffering=0) as opened:
+            n_read = _filled(opened, content)
+    except FileNotFoundError:
         return None
-    values, checksum = content[:n_bytes], content[n_bytes:].tobytes()
+    if n_read != n_bytes + CHECKSUM_BYTES:
+        return None
+    values, checksum = content[:n_bytes], content[n_bytes:n_read].tobytes()
     if google_crc32c.value(values) != int.from_bytes(checksum, "little"):
         return None
     return values.view(dtype).reshape(tiles.chunks)
+
+
+def _filled(file: FileIO, content: Array) -> int:
+    """Read into `content` until it is full or the file ends; a single call may bring less."""
+    view, n_read = content.data, 0
+    while n_more := file.readinto(view[n_read:]):
+        n_read += n_more
+    return n_read
 
 
 def _write_chunk(file: Path, T: Array) -> None:

@@ -27,7 +27,7 @@ def problem(seed: int) -> tuple[Array, Array, Embedding]:
     features = FeatureMap.of(kernel, Z, np.float64)
     K_z = kernel.matrix(X, Z)
     embedding = embed(
-        features, Statistics.of([(K_z - features.centre, weights, np.ones(n))], features.centre)
+        features, Statistics.of([(K_z - features.centre, weights, np.ones(n), np.zeros(n))], features.centre)
     )
     exact = reference.centred(reference.kernel("rbf", X, X, gamma=GAMMA), weights)
     scores = np.sqrt(weights)[:, None] * ((K_z - embedding.mean) @ embedding.B)

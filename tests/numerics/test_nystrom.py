@@ -31,8 +31,9 @@ def statistics(
 ) -> Statistics:
     """Of all rows as one block."""
     kernel, c = features.kernel, features.centre if centre is None else centre
-    diagonal = kernel.diagonal(kernel.operand(X, np.float64))
-    return Statistics.of([(kernel.matrix(X, features.landmarks) - c, weights, diagonal)], c)
+    A = kernel.operand(X, np.float64)
+    terms = kernel.diagonal(A), kernel.offset(A)
+    return Statistics.of([(kernel.matrix(X, features.landmarks) - c, weights, *terms)], c)
 
 
 def embedded(kernel: Kernel, X: Array, Z: Array, weights: Array | None = None) -> Embedding:
@@ -219,7 +220,8 @@ def test_sums_in_float32_lose_no_digits_to_a_large_mean() -> None:
     """Float32 similarities around 1, about their centre, give the scatter to float32's digits."""
     K = 1 + 1e-3 * np.random.default_rng(0).standard_normal((4000, 6))
     centre = np.full(6, 1.0)
-    blocks = [((part - centre).astype(np.float32), None, np.ones(len(part))) for part in np.split(K, 8)]
+    parts = [((part - centre).astype(np.float32), np.ones(len(part))) for part in np.split(K, 8)]
+    blocks = [(part, None, ones, 0 * ones) for part, ones in parts]
     found = Statistics.of(blocks, centre)
     expected = np.cov(K.T, bias=True) * 4000
     np.testing.assert_allclose(found.scatter, expected, atol=1e-6 * expected.max())

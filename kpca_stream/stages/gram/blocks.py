@@ -7,9 +7,13 @@ the arithmetic, so that all three give the same bits.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 import zarr
@@ -17,10 +21,11 @@ from numpy.typing import NDArray
 
 from kpca_stream.numerics.forecast import OPERAND_BYTES
 from kpca_stream.numerics.kernels import Kernel, Operand, as_operand
-from kpca_stream.numerics.multiply import Strip, computed_strips, kept, multiply_tile, stored_strips
+from kpca_stream.numerics.multiply import Strip, computed_strips, multiply_tile, stored_strips
 from kpca_stream.numerics.tiles import Tile, TileGrid
-from kpca_stream.storage.chunked import read_tile, write_tile
+from kpca_stream.storage.chunked import Buffer, read_tile
 from kpca_stream.storage.rows import Rows
+from kpca_stream.storage.writing import TileWriter
 
 Array = NDArray[Any]
 
@@ -57,17 +62,17 @@ class BlockTask:
     tiles: zarr.Array[Any] | None = None
     present: frozenset[Tile] = frozenset()
 
-    def strips(self, tile: Tile, sides: tuple[Operands, Operands], counts: TileCounts) -> Iterator[Strip]:
+    def strips(self, tile: Tile, sides: tuple[Operands, Operands], work: Work) -> Iterator[Strip]:
         """One tile as strips, read where it is present, else computed and kept."""
         if self.tiles is None:
-            return self._computed(tile, sides, counts)
+            return self.computed(tile, sides, work)
         if tile in self.present:
-            T = read_tile(self.tiles, self.grid, tile)
+            T = read_tile(self.tiles, self.grid, tile, work.buffer)
             if T is not None:
-                counts.read += 1
+                work.counts.read += 1
                 return stored_strips(T)
-            counts.repaired.append(tile)
-        return self._stored(self.tiles, tile, sides, counts)
+            work.counts.repaired.append(tile)
+        return self._stored(tile, sides, work)
 
     def operands(self) -> tuple[Operands, Operands]:
         """Both sides of the block; on distinct buffers, since A·Aᵀ takes another path than A·Bᵀ."""
@@ -78,18 +83,51 @@ class BlockTask:
         )
         return first, second
 
-    def _computed(self, tile: Tile, sides: tuple[Operands, Operands], counts: TileCounts) -> Iterator[Strip]:
-        counts.made += 1
-        A, B = (side[t] for side, t in zip(sides, tile, strict=True))
-        return computed_strips(self.kernel, A, B, self.dtype, diagonal=tile[0] == tile[1])
-
-    def _stored(
-        self, tiles: zarr.Array[Any], tile: Tile, sides: tuple[Operands, Operands], counts: TileCounts
+    def computed(
+        self, tile: Tile, sides: tuple[Operands, Operands], work: Work, out: Array | None = None
     ) -> Iterator[Strip]:
+        """One tile as strips of `out`, if given."""
+        work.counts.made += 1
+        A, B = (side[t] for side, t in zip(sides, tile, strict=True))
+        return computed_strips(self.kernel, A, B, self.dtype, diagonal=tile[0] == tile[1], out=out)
+
+    def shape(self, tile: Tile) -> tuple[int, int]:
+        """Rows and columns of a tile."""
         (a, b), (c, d) = (self.grid.rows(t) for t in tile)
-        T = np.empty((b - a, d - c), dtype=self.dtype)
-        yield from kept(self._computed(tile, sides, counts), T)
-        write_tile(tiles, self.grid, tile, T)
+        return b - a, d - c
+
+    def _stored(self, tile: Tile, sides: tuple[Operands, Operands], work: Work) -> Iterator[Strip]:
+        T = work.writer.room(self.shape(tile), self.dtype)
+        yield from self.computed(tile, sides, work, T)
+        work.writer.write(tile, T)
+
+
+class Work:
+    """What a task counts, and where it has tiles while it reads, computes and writes them.
+
+    What it writes is written when its block ends.
+    """
+
+    def __init__(self, task: BlockTask) -> None:
+        self.task = task
+        self.counts = TileCounts()
+        self.buffer = Buffer()
+        self._open = ExitStack()
+
+    @cached_property
+    def writer(self) -> TileWriter:
+        """Begun with the first tile that is written."""
+        if self.task.tiles is None:
+            raise TypeError("this task stores no tiles")
+        return self._open.enter_context(TileWriter(self.task.tiles, self.task.grid))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.__exit__(kind, error, trace)
 
 
 class Operands:
@@ -143,13 +181,20 @@ class BlockTiles:
 
 def multiply_block(task: BlockTask, V_i: Rows, V_j: Rows, memory: BlockTiles | None = None) -> BlockProduct:
     """The products of a block's tiles, those in `memory` if given, with their parts of V."""
-    counts = TileCounts()
+    with Work(task) as work:
+        P_i, P_j = _products(task, V_i, V_j, memory, work)
+    return BlockProduct(P_i, P_j, work.counts)
+
+
+def _products(
+    task: BlockTask, V_i: Rows, V_j: Rows, memory: BlockTiles | None, work: Work
+) -> tuple[Array, Array | None]:
     sides = task.operands()
     V = [rows.load().astype(task.dtype, copy=False) for rows in (V_i, V_j)]
     P_i, P_j = (np.zeros((len(v), v.shape[1])) for v in V)
     starts = [task.grid.block_rows(block)[0] for block in task.block]
     for index, tile in enumerate(task.grid.tiles(task.block)):
-        strips = task.strips(tile, sides, counts) if memory is None else stored_strips(memory.tiles[index])
+        strips = task.strips(tile, sides, work) if memory is None else stored_strips(memory.tiles[index])
         i, j = (
             slice(*(edge - start for edge in task.grid.rows(t)))
             for t, start in zip(tile, starts, strict=True)
@@ -157,18 +202,21 @@ def multiply_block(task: BlockTask, V_i: Rows, V_j: Rows, memory: BlockTiles | N
         # In a block on the diagonal both sides are the same rows, and their sums are added up as one.
         mirrored = P_i if task.block[0] == task.block[1] else P_j
         multiply_tile(strips, V[0][i], V[1][j], P_i[i], None if tile[0] == tile[1] else mirrored[j])
-    return BlockProduct(P_i, None if task.block[0] == task.block[1] else P_j, counts)
+    return P_i, None if task.block[0] == task.block[1] else P_j
 
 
 def tiles_of_block(task: BlockTask) -> BlockTiles:
     """The tiles of a block as arrays."""
-    counts = TileCounts()
-    sides = task.operands()
-    tiles = [
-        np.concatenate([strip.copy() for _, strip in task.strips(tile, sides, counts)])
-        for tile in task.grid.tiles(task.block)
-    ]
-    return BlockTiles(tiles, counts)
+    tiles = [np.empty(task.shape(tile), task.dtype) for tile in task.grid.tiles(task.block)]
+    with Work(task) as work:
+        sides = task.operands()
+        for tile, T in zip(task.grid.tiles(task.block), tiles, strict=True):
+            if task.tiles is None:
+                deque(task.computed(tile, sides, work, T), maxlen=0)
+                continue
+            for rows, strip in task.strips(tile, sides, work):
+                T[rows] = strip
+    return BlockTiles(tiles, work.counts)
 
 
 def counts_of(memory: BlockTiles) -> TileCounts:
