@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import signal
 import subprocess
 
@@ -52,7 +53,7 @@ def kill_holder(job: Job) -> None:
         wait_until(lambda: is_held_by(process.pid, job), process)
         wait_until(lambda: False, process, delay)
         process.send_signal(signal.SIGSTOP)
-        if process.poll() is not None or not is_held_by(process.pid, job):
+        if process.poll() is not None or not is_held_by(process.pid, job) or not is_locked(job):
             return
         job.note("kills", "of a holder", f"after {delay:.2f} s")
         for restart in ((), ("--restart",)):
@@ -76,6 +77,16 @@ def refuse_second(job: Job, holder: int, *arguments: str) -> None:
 def is_held_by(process: int, job: Job) -> bool:
     lock = job.store / "lock"
     return lock.exists() and f'"process": {process},' in lock.read_text()
+
+
+def is_locked(job: Job) -> bool:
+    """Whether somebody holds the lock now; the name in its file stays after a fit that ended."""
+    with (job.store / "lock").open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
 
 
 def told_by(process: subprocess.Popen[str]) -> str:
