@@ -164,11 +164,16 @@ def tiles_of_block(task: BlockTask) -> BlockTiles:
     """The tiles of a block as arrays."""
     counts = TileCounts()
     sides = task.operands()
-    tiles = [
-        np.concatenate([strip.copy() for _, strip in task.strips(tile, sides, counts)])
-        for tile in task.grid.tiles(task.block)
-    ]
+    tiles = [_whole(task, tile, sides, counts) for tile in task.grid.tiles(task.block)]
     return BlockTiles(tiles, counts)
+
+
+def _whole(task: BlockTask, tile: Tile, sides: tuple[Operands, Operands], counts: TileCounts) -> Array:
+    (a, b), (c, d) = (task.grid.rows(t) for t in tile)
+    T = np.empty((b - a, d - c), dtype=task.dtype)
+    for _ in kept(task.strips(tile, sides, counts), T):
+        pass
+    return T
 
 
 def counts_of(memory: BlockTiles) -> TileCounts:
