@@ -11,13 +11,17 @@ import numpy as np
 
 from kpca_stream.approximation import NystromSettings, drawn_rows, most_landmarks
 from kpca_stream.errors import ConfigError
-from kpca_stream.numerics import forecast as costs
+from kpca_stream.numerics import footprint
+from kpca_stream.numerics.cost import Circumstances, Cost, cost, resolved_storage
 from kpca_stream.numerics.duplicates import Merging
-from kpca_stream.numerics.landmark_costs import forecast_of_landmarks
+from kpca_stream.numerics.eigensolve import expected_components
+from kpca_stream.numerics.forecast import READ_BYTES_PER_SECOND, Shape, grid_for
+from kpca_stream.numerics.landmark_costs import cost_of_landmarks
 from kpca_stream.numerics.resolve import KernelSpec
 from kpca_stream.numerics.rowcut import RowCut
 from kpca_stream.numerics.tiles import TileGrid
 from kpca_stream.parameters import canonical_kernel
+from kpca_stream.storage.sources.table import common_float_type
 
 DENSE_ROWS = 5000
 """Beyond so many rows, dense is taken only by name."""
@@ -31,6 +35,8 @@ START_ROWS = 5000
 """From so many rows on, a first block from landmarks costs less than the passes that it saves."""
 DISTINCT_SHARE = 1 / 8
 """Of the memory limit, for the distinct rows while duplicates are merged; their copies take three more."""
+BASIS_SHARE = 0.25
+"""A basis that takes no more of the memory limit is held in memory while it scores."""
 DEFINITE = ("linear", "rbf", "laplacian", "poly", "cosine")
 
 AUTOMATIC_TOLERANCE = {"float32": 1e-6, "mixed": 1e-6, "float64": 1e-13}
@@ -112,7 +118,7 @@ class FitPlan:
     """All choices that follow from the settings and the shape of the data, made before the first tile."""
 
     settings: FitSettings
-    shape: costs.Shape
+    shape: Shape
     grid: TileGrid
     precision: str
     storage: Literal["memory", "zarr", "recompute"]
@@ -120,6 +126,8 @@ class FitPlan:
     with_store: bool
     memory_tasks: int = 0
     in_place: bool = False
+    row_itemsize: int = 8
+    reading_bytes: int = 0
     method_reason: str = ""
 
     @property
@@ -166,26 +174,47 @@ class FitPlan:
         return min(max(self.shape.n_samples // 60, 250), 1000)
 
     @cached_property
-    def forecast(self) -> costs.Forecast:
+    def forecast(self) -> Cost:
         """What this fit will take."""
         if self.method == "nystrom":
-            return forecast_of_landmarks(
+            return cost_of_landmarks(
                 self.shape,
                 self.n_landmarks,
                 drawn_rows(self.shape.n_features),
+                reading_bytes=self.reading_bytes,
+                merging_bytes=self._merging_bytes,
+                stored_itemsize=self.row_itemsize if self._stores_rows else 0,
                 with_store=self.with_store,
-                in_place=self.in_place,
             )
-        return costs.forecast(
+        return cost(
             self.shape,
             self.grid,
-            storage=self.storage,
-            method=self.method,
-            max_columns=self.max_columns,
-            with_store=self.with_store,
-            memory_tasks=self.memory_tasks,
-            in_place=self.in_place,
+            Circumstances(
+                storage=self.storage,
+                method=self.method,
+                tol=self.tol,
+                max_columns=self.max_columns,
+                memory_tasks=self.memory_tasks,
+                n_landmarks=self.n_start_landmarks,
+                reading_bytes=self.reading_bytes,
+                merging_bytes=self._merging_bytes,
+                stored_itemsize=self.row_itemsize if self._stores_rows else 0,
+                with_store=self.with_store,
+            ),
         )
+
+    @property
+    def _stores_rows(self) -> bool:
+        """Whether the run's store takes the rows, as it does where they are merged."""
+        return self.with_store and not (self.in_place and self.settings.merge_duplicates is not True)
+
+    @property
+    def _merging_bytes(self) -> int:
+        merging, n_samples = self.settings.merging, self.shape.n_samples
+        if merging is None:
+            return 0
+        n_rows = min(n_samples, int(min(merging.most_rows(n_samples), n_samples)))
+        return min(merging.most_bytes, n_rows * self.shape.n_features * self.row_itemsize)
 
     @property
     def storage_reason(self) -> str:
@@ -194,20 +223,34 @@ class FitPlan:
             return ""
         held = self.forecast.memory_tiles
         computed = self.shape.itemsize / self.shape.evaluation_seconds
-        rates = f"a core computes {gib(computed)}/s of them and reads {gib(costs.READ_BYTES_PER_SECOND)}/s"
+        rates = f"a core computes {gib(computed)}/s of them and reads {gib(READ_BYTES_PER_SECOND)}/s"
         rest = "are stored" if self.storage == "zarr" else "are computed again in every pass"
-        tiles = gib(costs.tile_bytes(self.grid, self.shape))
+        tiles = gib(footprint.tile_bytes(self.grid, self.shape))
         return f"tiles: {gib(held)} of {tiles} in memory, the others {rest}: {rates}"
 
-    def memory_total(self, n_workers: int) -> int:
-        """Bytes at the peak with `n_workers` tasks at once, as many as the limit allows."""
-        f = self.forecast
-        passes = f.memory_client + f.memory_tiles + f.memory_task * min(n_workers, self.at_once)
-        return max(f.memory_start, passes)
+    def memory_total(self, n_workers: int, n_processes: int = 0) -> int:
+        """Bytes of the largest process at its peak, imports included, as the system shows it.
+
+        Parameters
+        ----------
+        n_workers : int
+            Tasks at once, as far as the limit allows.
+        n_processes : int
+            Processes of their own for them; 0 where they are threads of the caller.
+        """
+        return self.forecast.memory(n_workers, n_processes, self.at_once)
+
+    def memory_scoring(self, n_workers: int, n_processes: int = 0) -> int:
+        """Bytes of the largest process that scores new rows, as `memory_total` counts them."""
+        n_tasks = -(-n_workers // max(1, n_processes))
+        return footprint.scoring_bytes(self.shape, int(BASIS_SHARE * self.settings.memory_limit), n_tasks)
 
     @property
     def at_once(self) -> int:
-        """Tasks that may be alive at once within the memory limit; at least one."""
+        """Tasks of a pass that may be alive at once in one process within the memory limit; at least one.
+
+        The plan is the same wherever it is carried out: the caller and all tiles count for that process.
+        """
         f = self.forecast
         free = self.settings.memory_limit - f.memory_client - f.memory_tiles
         return max(1, free // max(f.memory_task, 1))
@@ -271,37 +314,18 @@ def make_plan(
     *,
     with_store: bool,
     in_place: bool = False,
+    reading_bytes: int = 0,
 ) -> FitPlan:
     """Make all choices for rows of this shape and type, which with `in_place` are used where they lie.
 
-    An exact fit that the limits refuse is approximated, where that is allowed.
+    A reader of them holds `reading_bytes`. An exact fit that the limits refuse is approximated, where that is
+    allowed.
     """
-    plan = _exact_or_asked(settings, n_samples, n_features, dtype, with_store=with_store, in_place=in_place)
-    if settings.method != "auto" or not settings.allow_approximate or not plan.refusals():
-        return plan
-    other = plan.approximated()
-    if other.refusals():
-        return plan
-    reason = (
-        f"approximated by {other.n_landmarks:,} landmarks, since an exact fit {'; '.join(plan.refusals())}"
-    )
-    return replace(other, method_reason=reason)
-
-
-def _exact_or_asked(
-    settings: FitSettings,
-    n_samples: int,
-    n_features: int,
-    dtype: np.dtype[Any],
-    *,
-    with_store: bool,
-    in_place: bool,
-) -> FitPlan:
     method = _method(settings, n_samples)
     precision = _precision(settings, n_samples, dtype)
     if method == "dense" and precision == "mixed":
         precision = "float64"  # LAPACK has no float32 passes to refine
-    shape = costs.Shape(
+    shape = Shape(
         n_samples,
         n_features,
         _count(settings, n_samples),
@@ -309,24 +333,58 @@ def _exact_or_asked(
         8 if precision == "float64" else 4,
         precision == "mixed",
     )
-    grid = costs.grid_for(shape, settings.tile_rows)
+    grid = grid_for(shape, settings.tile_rows)
+    storage, memory_tasks = _tiles(settings, shape, grid, method, with_store=with_store)
+    plan = FitPlan(
+        settings,
+        shape,
+        grid,
+        precision,
+        storage,
+        method,
+        with_store,
+        memory_tasks,
+        in_place,
+        common_float_type([dtype]).itemsize,
+        reading_bytes,
+    )
+    return _approximated_if_allowed(plan)
+
+
+def _approximated_if_allowed(plan: FitPlan) -> FitPlan:
+    settings = plan.settings
+    if settings.method != "auto" or not settings.allow_approximate or not plan.refusals():
+        return plan
+    other = plan.approximated()
+    if other.refusals():
+        return plan
+    why = "; ".join(plan.refusals())
+    return replace(
+        other,
+        method_reason=f"approximated by {other.n_landmarks:,} landmarks, since an exact fit {why}",
+    )
+
+
+def _tiles(
+    settings: FitSettings, shape: Shape, grid: TileGrid, method: str, *, with_store: bool
+) -> tuple[Literal["memory", "zarr", "recompute"], int]:
+    """Where tiles go, and of how many tasks they are in memory all the same; landmarks need none."""
     if method == "nystrom":
-        return FitPlan(settings, shape, grid, precision, "recompute", method, with_store, 0, in_place)
+        return "recompute", 0
     max_columns = _max_columns(settings, shape)
-    budget = costs.tile_budget(
+    budget = footprint.tile_budget(
         shape, grid, method, memory_limit=settings.memory_limit, max_columns=max_columns
     )
-    storage = costs.resolved_storage(settings.storage, shape, budget, with_store=with_store)
+    storage = resolved_storage(settings.storage, shape, grid, budget, with_store=with_store)
     disk = settings.disk_limit if settings.disk_limit is not None else np.inf
-    if settings.storage == "auto" and storage == "zarr" and costs.tile_bytes(grid, shape) > disk:
+    if settings.storage == "auto" and storage == "zarr" and footprint.tile_bytes(grid, shape) > disk:
         storage = "recompute"
     if storage == "zarr" and not with_store:
         raise ConfigError(
             "storage: zarr needs a store to keep tiles in; give one, or choose memory or recompute"
         )
     held = settings.storage == "auto" and storage != "memory" and method == "lanczos"
-    memory_tasks = costs.tasks_in_memory(grid, shape.itemsize, budget) if held else 0
-    return FitPlan(settings, shape, grid, precision, storage, method, with_store, memory_tasks, in_place)
+    return storage, footprint.tasks_in_memory(grid, shape.itemsize, budget) if held else 0
 
 
 def _method(settings: FitSettings, n_samples: int) -> Literal["dense", "lanczos", "nystrom"]:
@@ -339,7 +397,7 @@ def _method(settings: FitSettings, n_samples: int) -> Literal["dense", "lanczos"
     if settings.n_components is None and n_samples > DENSE_ROWS:
         raise ConfigError(
             f"n_components: None (all) of {n_samples} rows needs a dense solve of "
-            f"{gib(costs.dense_bytes(n_samples))}, which is taken beyond {DENSE_ROWS} rows only by name; "
+            f"{gib(footprint.dense_bytes(n_samples))}, which is taken beyond {DENSE_ROWS} rows only by name; "
             f"give a number or a share of components, or set {settings.wording('method', 'dense')}"
         )
     many = _count(settings, n_samples) > DENSE_SHARE * n_samples and n_samples <= DENSE_ROWS
@@ -354,18 +412,18 @@ def _precision(settings: FitSettings, n_samples: int, dtype: np.dtype[Any]) -> s
     return "float64" if n_samples <= DENSE_ROWS or 0 < settings.tol < 1e-6 else "mixed"
 
 
-def _max_columns(settings: FitSettings, shape: costs.Shape) -> int:
+def _max_columns(settings: FitSettings, shape: Shape) -> int:
     """As many as the passes of a usual solve bring, a share's as many as it may need; then it restarts."""
-    most = costs.EXPECTED_PASSES * shape.width
+    most = footprint.BASIS_BLOCKS * shape.width
     if isinstance(settings.n_components, float):
         most = max(most, settings.max_components + 4 * shape.width)
-    return min(most, costs.krylov_columns(shape, settings.memory_limit))
+    return min(most, footprint.krylov_columns(shape, settings.memory_limit))
 
 
 def _count(settings: FitSettings, n_samples: int) -> int:
-    if settings.n_components is None:
-        return n_samples
-    return 16 if isinstance(settings.n_components, float) else min(settings.n_components, n_samples)
+    return (
+        n_samples if settings.n_components is None else expected_components(settings.n_components, n_samples)
+    )
 
 
 def gib(n_bytes: float) -> str:

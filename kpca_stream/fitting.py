@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kpca_stream import passes
 from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.errors import DataError
 from kpca_stream.fitplan import FitPlan, FitSettings, make_plan
@@ -24,7 +25,7 @@ from kpca_stream.preliminaries import check_weights, early_refusal, identity, lo
 from kpca_stream.spectrum import completed, judged, signed, with_centred_direction
 from kpca_stream.stages.centering import CentredGram, Means, centre
 from kpca_stream.stages.gram import Gram, TileCounts
-from kpca_stream.stages.solve import LanczosSettings, block_columns, solve, wanted_components
+from kpca_stream.stages.solve import LanczosSettings, solve, wanted_components
 from kpca_stream.stages.statistics import landmark_block
 from kpca_stream.stages.sweep import Sweep
 from kpca_stream.stages.symmetry import check_symmetry
@@ -169,6 +170,7 @@ class _Fitting:
     ) -> None:
         self.plan, self.kernel, self.looked, self.store, self.reporter = plan, kernel, looked, store, reporter
         self.weights = np.ones(looked.n_samples) if looked.weights is None else looked.weights
+        self.at_once = plan.at_once * max(1, passes.n_processes())
         self.gram = self._gram(plan.tile_dtype)
         self.diagonal, self.offset = self.gram.terms()
 
@@ -210,7 +212,7 @@ class _Fitting:
             storage or self.plan.storage,
             self.store,
             self.reporter.step,
-            self.plan.at_once,
+            self.at_once,
             memory_tasks=0 if storage else self.plan.memory_tasks,
             checkpoint_seconds=self.plan.settings.checkpoint_seconds,
         )
@@ -243,6 +245,7 @@ class _Fitting:
         n_samples = self.looked.n_samples
         pairs = solve(coarse, fine, lanczos, lambda: first.trace, n_samples, start=self._start())
         if fine_gram is not None:
+            self.gram.counts.add(fine_gram.counts)
             self.gram.counts.resumed += fine_gram.counts.resumed
         return pairs, (fine or first).means
 
@@ -255,14 +258,13 @@ class _Fitting:
         chosen = np.linspace(0, len(self.looked.sample) - 1, n_landmarks).astype(int)
         dtype = self.plan.tile_dtype
         features = FeatureMap.of(self.kernel, self.looked.sample[chosen], dtype)
-        width = block_columns(self._asked(), self.looked.n_samples)
         return landmark_block(
             self.looked.rows,
             self.weights,
             features,
-            width,
+            self.plan.shape.width,
             dtype,
-            at_once=self.plan.at_once,
+            at_once=self.at_once,
             progress=self.reporter.step("landmarks"),
         )
 

@@ -92,6 +92,12 @@ def n_workers() -> int:
     return int(dask.config.get("num_workers", None) or CPU_COUNT)
 
 
+def n_processes() -> int:
+    """Worker processes of the active Dask client; 0 where tasks are threads of this process."""
+    client = _active_client()
+    return 0 if client is None else max(1, len(client.nthreads()))
+
+
 def _active_client() -> Any:
     # Without the import there cannot be a client, and importing costs more than a small fit.
     if "distributed" not in sys.modules:

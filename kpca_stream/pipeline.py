@@ -22,6 +22,7 @@ from kpca_stream.approximation import DEFAULT_LANDMARKS, NystromSettings
 from kpca_stream.cluster import connect, release_memory, return_freed_memory, single_threaded_blas
 from kpca_stream.config import Config, LandmarkRows, LandmarksOf
 from kpca_stream.errors import ConfigError, DataError, KpcaStreamWarning
+from kpca_stream.fitplan import BASIS_SHARE
 from kpca_stream.fitting import Fit, FitSettings, fit, make_plan
 from kpca_stream.joining import accumulated_of, merged
 from kpca_stream.numerics.kernels import Preparation
@@ -43,9 +44,6 @@ from kpca_stream.verification import verify_store
 
 __all__ = ["fit_config", "plan_config", "run_config", "score_config", "verify_store"]
 
-IN_MEMORY_SHARE = 0.25
-"""A basis that takes no more of the memory limit is held in memory while it scores."""
-
 
 def run_config(config: Config, reporter: Reporter, *, restart: bool = False) -> RunResult:
     """Fit (see `fit_config`), publish and, where the configuration says so, score."""
@@ -62,9 +60,18 @@ def plan_config(config: Config, reporter: Reporter, *, shape: tuple[int, int] | 
     n_samples, n_features = shape or _shape(source)
     dtype = np.dtype(np.float64) if source is None else source.original_dtype
     in_place = source is not None and stays_in_place(source, settings)
-    plan = make_plan(settings, n_samples, n_features, dtype, with_store=True, in_place=in_place)
+    reading_bytes = 0 if source is None else source.reading_bytes
+    plan = make_plan(
+        settings,
+        n_samples,
+        n_features,
+        dtype,
+        with_store=True,
+        in_place=in_place,
+        reading_bytes=reading_bytes,
+    )
     with _connected(config):
-        return plan_summary(config, plan, passes.n_workers())
+        return plan_summary(config, plan, passes.n_workers(), passes.n_processes())
 
 
 def fit_config(config: Config, reporter: Reporter, *, restart: bool = False) -> FitSummary:
@@ -242,7 +249,7 @@ def _scored(config: Config, reporter: Reporter) -> ScoreSummary:
     began = time.perf_counter()
     registry, asked = _registry(config), config.score
     version = registry.resolve()
-    address = BasisAddress.of(registry.basis_path(version), int(IN_MEMORY_SHARE * config.limits.memory))
+    address = BasisAddress.of(registry.basis_path(version), int(BASIS_SHARE * config.limits.memory))
     source = open_like(
         asked.input.path, asked.input.rows, address.open(), chosen=config.data.columns is not None
     )

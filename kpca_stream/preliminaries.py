@@ -34,6 +34,7 @@ def planned(source: Source, settings: FitSettings, n_samples: int, *, with_store
         source.original_dtype,
         with_store=with_store,
         in_place=stays_in_place(source, settings),
+        reading_bytes=source.reading_bytes,
     )
     if refusal := plan.refusal():
         raise ConfigError(f"{source.name}, {n_samples} rows: {refusal}")

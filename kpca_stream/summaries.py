@@ -117,13 +117,14 @@ def _stored_landmarks(stored: dict[str, Any]) -> Landmarks:
     return Landmarks(**{**stored, "bounds": tuple(Bound(**bound) for bound in stored["bounds"])})
 
 
-START_SECONDS = 1.0
-"""Of a fit of any size: imports, the sweep, the basis."""
+def plan_summary(config: Config, plan: FitPlan, n_workers: int, n_processes: int) -> Plan:
+    """What a fit will cost with `n_workers` tasks at once, in `n_processes` of their own or (0) in threads.
 
-
-def plan_summary(config: Config, plan: FitPlan, n_workers: int) -> Plan:
-    """What a fit will cost with `n_workers` tasks at once."""
-    f = plan.forecast
+    The memory is also that of scoring, where the configuration says what to score.
+    """
+    f, memory = plan.forecast, plan.memory_total(n_workers, n_processes)
+    if config.score is not None:
+        memory = max(memory, plan.memory_scoring(n_workers, n_processes))
     return Plan(
         n_samples=plan.shape.n_samples,
         n_features=plan.shape.n_features,
@@ -142,10 +143,10 @@ def plan_summary(config: Config, plan: FitPlan, n_workers: int) -> Plan:
         disk_total=f.disk_rows + f.disk_tiles + f.disk_vectors,
         memory_client=f.memory_client,
         memory_task=f.memory_task,
-        memory_total=plan.memory_total(n_workers),
+        memory_total=memory,
         evaluations=f.evaluations,
         passes=f.passes,
-        seconds=START_SECONDS + f.core_seconds / min(n_workers, CPU_COUNT),
+        seconds=f.seconds(min(n_workers, CPU_COUNT), n_processes),
         memory_limit=config.limits.memory,
         disk_limit=config.limits.disk,
         refusals=(plan.refusal(),) if plan.refusals() else (),

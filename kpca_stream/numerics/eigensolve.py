@@ -93,6 +93,11 @@ class Criteria:
 
 RESIDUALS_ALONE = Criteria()
 
+SHARE_COMPONENTS = 16
+"""For how many components the first block is made where a share is asked for."""
+GUARD_COLUMNS = 3
+"""Random columns beside a given start, which may lack an eigenvector altogether."""
+
 FRESH_FLOOR = 1e-6
 """What is left of random directions of size 1 below it is the rounding of a space that is exhausted."""
 
@@ -183,6 +188,12 @@ def dense(A: Array, *, wanted: Wanted) -> Eigenpairs:
     U = np.ascontiguousarray(U[:, :kept])
     residuals = np.linalg.norm(A @ U - U * theta[:kept], axis=0)
     return Eigenpairs(theta[:kept], U, residuals, 1, kept, count is not None, float(theta[-1]), U)
+
+
+def expected_components(n_components: int | float, n_samples: int) -> int:  # noqa: PYI041  told apart
+    """For how many components a solve begins: those asked for; for a share, which is a float, 16."""
+    count = SHARE_COMPONENTS if isinstance(n_components, float) else n_components
+    return min(count, n_samples)
 
 
 def block_width(n_components: int, n_samples: int) -> int:

@@ -178,9 +178,10 @@ def _median_gamma(name: str, points: Array) -> float:
 def _checked_against(sample: Array, kernel: Kernel, points: Array) -> Kernel:
     if not isinstance(kernel, Rbf | Laplacian) or len(sample) < 2:
         return kernel
-    K = kernel.matrix(sample, sample)[np.triu_indices(len(sample), k=1)]
+    # Of all pairs: on the diagonal, where K is largest, nothing is small.
+    K = kernel.matrix(sample, sample)
     smallest = float(K.min())
-    if np.count_nonzero(K < IDENTITY_ENTRY) * 2 > len(K):
+    if np.count_nonzero(K < IDENTITY_ENTRY) * 2 > len(K) * (len(K) - 1):
         _warn(kernel, points, "K is close to the identity: most rows are alike to none but themselves")
     elif smallest > CONSTANT_ENTRY:
         _warn(kernel, points, "K is nearly constant: every row is alike to every other")

@@ -40,6 +40,12 @@ class TileGrid:
         return self.side * (self.side + 1) // 2
 
     @property
+    def n_values(self) -> int:
+        """Values in all tiles; those on the diagonal are whole squares."""
+        last = self._height(self.side - 1)
+        return (self.n_samples**2 + (self.side - 1) * self.tile_rows**2 + last**2) // 2
+
+    @property
     def block_side(self) -> int:
         """Blocks along one side of the matrix."""
         return -(-self.side // self.tiles_per_block)

@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpca_stream.numerics.eigensolve import (
+    GUARD_COLUMNS,
     Criteria,
     Eigenpairs,
     Operator,
     Wanted,
     block_lanczos,
     block_width,
+    expected_components,
 )
 
 Array = NDArray[Any]
@@ -24,10 +26,6 @@ SINGLE_TOLERANCE = 1e-6
 """To which float32 products are iterated before one float64 product refines."""
 MIXED_ERROR = 1e-10
 """To which the float64 step of a mixed solve makes eigenvalues exact, relative to the first."""
-SHARE_COMPONENTS = 16
-"""For how many components the first block is made where a share is asked for."""
-GUARD_COLUMNS = 3
-"""Random columns beside a given start, which may lack an eigenvector altogether."""
 GUARDED_PASSES = 2
 """Passes after which these have shown what the start lacks."""
 
@@ -129,7 +127,12 @@ def solve(
         return _required(found)
     if found is None:
         return _lanczos(fine, fine.centred(start), wanted, settings, settings.tol, np.float64, first)
-    left = replace(settings, max_passes=max(1, settings.max_passes - found.n_passes))
+    # Half of the columns, which take as much memory in float64.
+    left = replace(
+        settings,
+        max_passes=max(1, settings.max_passes - found.n_passes),
+        max_columns=settings.max_columns // 2,
+    )
     block, last = fine.centred(found.ritz_block), Criteria(value_error=MIXED_ERROR)
     refined = _lanczos(fine, block, wanted, left, settings.tol, np.float64, last)
     # The few float64 passes start from leading vectors only: the low end was seen in float32.
@@ -169,8 +172,7 @@ def _first_block(settings: LanczosSettings, n_samples: int, start: Array | None)
 
 def block_columns(n_components: int | float, n_samples: int) -> int:  # noqa: PYI041  as above
     """Columns of the first block for a number or a share of components."""
-    count = SHARE_COMPONENTS if isinstance(n_components, float) else n_components
-    return block_width(min(count, n_samples), n_samples)
+    return block_width(expected_components(n_components, n_samples), n_samples)
 
 
 def _required(found: Eigenpairs | None) -> Eigenpairs:
