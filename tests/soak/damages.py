@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from kpca_stream.storage.registry import Registry
 from tests.disturb import DAMAGES, flip
-from tests.soak.job import DifferenceError, Job, setting
+from tests.soak.job import REFUSED, DifferenceError, Job, setting
 
 
 def damage(job: Job) -> None:
@@ -48,7 +48,7 @@ def damage_basis(job: Job) -> None:
     harm(path, kind, int(job.rng.integers(2**31)))
     output = job.name("scores")
     arguments = (*setting("models.path", "final"), *setting("score.output", output))
-    code, printed = job.command("score", "c.yaml", *arguments, codes=(0, 65))
+    code, printed = job.command("score", "c.yaml", *arguments, codes=(0, *REFUSED))
     written = list((job.folder / output).glob("*.parquet"))
     if code and written:
         raise DifferenceError(f"a damaged basis was refused and scored: {json.dumps(printed)}")
