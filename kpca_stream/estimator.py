@@ -214,7 +214,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         settings = settings_of(self)
         X = self._validated(X, reset=True)
         X, weights, self._kept = without_zero_weights(X, sample_weight, square=self._is_precomputed)
-        if isinstance(X, np.ndarray) and not self._is_precomputed:
+        # Landmarks are copies, and no other rows stay with an approximation.
+        if isinstance(X, np.ndarray) and not self._is_precomputed and self.eigen_solver != "nystrom":
             X = np.array(X, order="C")  # the model's own: what the caller does to his later changes no score
         with self._scheduler(), self._workspace() as work:
             source, folder = as_source(X, settings.memory_limit, getattr(self, "feature_names_in_", None))

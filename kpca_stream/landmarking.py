@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kpca_stream.errors import ConfigError
 from kpca_stream.fitplan import FitPlan
 from kpca_stream.numerics import landmarks
-from kpca_stream.numerics.curve import Curve
+from kpca_stream.numerics.curve import Curve, curve_by
 from kpca_stream.numerics.kernels import Kernel, Precomputed
 from kpca_stream.numerics.pivots import Wanted
 from kpca_stream.numerics.pool import rpcholesky
@@ -25,8 +25,8 @@ from kpca_stream.telemetry import Reporter
 Array = NDArray[Any]
 
 POOL_ROWS = 10_000
-CURVE_ROWS = 3000
-"""By so many rows what landmarks leave is told, and by as many others it is measured."""
+CURVE_ROWS = 2000
+"""By so many rows at least what landmarks leave is told, and by as many others it is measured."""
 POOL_ROWS_PER_LANDMARK = 20
 """More of the drawn rows make landmarks hardly better, and choosing longer."""
 
@@ -55,10 +55,13 @@ def choose_landmarks(
 
 
 def curve_of(plan: FitPlan, kernel: Kernel, looked: Sweep) -> Curve:
-    """What so many landmarks leave of the trace, measured on the drawn rows."""
-    drawn = looked.drawn.smallest(2 * CURVE_ROWS).X
+    """What so many evenly drawn landmarks leave of the trace, measured on the drawn rows."""
+    n_rows = max(CURVE_ROWS, 2 * plan.n_landmarks)
+    drawn = looked.drawn.smallest(2 * n_rows).X
     pool, judges = drawn[::2], drawn[1::2]
-    return rpcholesky(definite(kernel), pool, len(pool), plan.settings.seed, 0.01, judges=judges).curve
+    # The drawn rows come in their own order, in which neighbours are alike.
+    order = landmarks.uniform_indices(len(pool), len(pool), plan.settings.seed)
+    return curve_by(definite(kernel), pool[order], judges)
 
 
 def definite(kernel: Kernel) -> Kernel:

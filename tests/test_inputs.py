@@ -110,6 +110,25 @@ def test_x_is_never_changed_and_never_followed() -> None:
     KernelPCA(2).fit(X[:, :1] + before)
 
 
+@pytest.mark.parametrize("landmarks", ["kmeans", "rpcholesky", "uniform", slice(0, 30)])
+def test_an_approximation_does_not_follow_x(landmarks: Any) -> None:
+    """What happens to X after a fit by landmarks, chosen or views of X, changes no score and no later sum."""
+    X, more = rows(), rows()[:50] + 1
+    before = X.copy()
+    chosen = X[landmarks] if isinstance(landmarks, slice) else landmarks
+    model, other = (
+        KernelPCA(2, kernel="rbf", gamma=0.02, eigen_solver="nystrom", landmarks=chosen, n_landmarks=30)
+        for _ in range(2)
+    )
+    scores = model.fit(X).transform(before)
+    other.fit(X).partial_fit(more)
+    X[:] = 0
+    np.testing.assert_array_equal(model.transform(before), scores)
+    model.partial_fit(more)
+    np.testing.assert_array_equal(model.eigenvalues_, other.eigenvalues_)
+    np.testing.assert_array_equal(model.transform(before), other.transform(before))
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_output_has_the_precision_of_the_input(dtype: Any) -> None:
     """Float32 rows are fitted in float32 and give float32 scores; float64 rows float64 ones."""

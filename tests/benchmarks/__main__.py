@@ -25,6 +25,8 @@ NAMES = (
     "truths",
     "duplicates",
     "landmarks",
+    "nystroem",
+    "turbidity",
     "china",
 )
 

@@ -114,6 +114,52 @@ class BarePass:
             list(pool.map(of_block, self.grid.blocks()))
 
 
+@dataclass(frozen=True, eq=False)
+class BareRowPass:
+    """GEMMs and exps of rows against landmarks, and of Σ k_Z(x) k_Z(x)ᵀ, for an rbf kernel.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    landmarks : ndarray of shape (m, n_features)
+    gamma : float
+    dtype : dtype
+    block_rows : int
+        Rows of a block of similarities, as `RowCut` gives them.
+    n_threads : int
+    """
+
+    X: Array
+    landmarks: Array
+    gamma: float
+    dtype: Any
+    block_rows: int
+    n_threads: int
+
+    def run(self) -> None:
+        """All rows, each thread its own part of them."""
+        d = self.X.shape[1]
+        right = np.zeros((len(self.landmarks), d + 2), self.dtype)
+        right[:, :d] = self.landmarks
+        starts = range(0, len(self.X), self.block_rows)
+        parts = [starts[k :: self.n_threads] for k in range(self.n_threads)]
+        with single_threaded_blas(), ThreadPoolExecutor(self.n_threads) as pool:
+            list(pool.map(lambda part: self._part(part, right), parts))
+
+    def _part(self, starts: range, right: Array) -> None:
+        d, m = self.X.shape[1], len(right)
+        left = np.zeros((self.block_rows, d + 2), self.dtype)
+        buffer, product = np.empty((self.block_rows, m), self.dtype), np.empty((m, m), self.dtype)
+        for start in starts:
+            n_rows = min(self.block_rows, len(self.X) - start)
+            np.multiply(self.X[start : start + n_rows], -self.gamma, out=left[:n_rows, :d])
+            for rows in strip_slices(n_rows):
+                np.matmul(left[rows], right.T, out=buffer[rows])
+                np.exp(buffer[rows], out=buffer[rows])
+            K = buffer[:n_rows]
+            np.matmul(K.T, K, out=product)
+
+
 def write_raw(path: Path, n_bytes: int) -> None:
     """Write so many bytes of float32 values to a file, one after another, and flush them to the disk."""
     piece = np.random.default_rng(0).random(PIECE_BYTES // 4, dtype=np.float32).tobytes()

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tests.benchmarks.child import cost_of, in_child, watch
 
 STORE = "work/gram.zarr"
+CHUNK_ROWS = 65_536
 
 
 def configure(folder: Path, rows: NDArray[Any]) -> None:
@@ -22,6 +23,18 @@ def configure(folder: Path, rows: NDArray[Any]) -> None:
     np.save(folder / "rows.npy", rows)
     text = "name: benchmark\ndata: {train: {path: rows.npy}}\n"
     (folder / "config.yaml").write_text(text, encoding="utf-8")
+
+
+def configure_zarr(folder: Path, rows: NDArray[Any]) -> Path:
+    """The same with a Zarr array, compressed and in chunks of whole rows; where it is."""
+    import zarr
+
+    path = folder / "rows.zarr"
+    chunks = min(CHUNK_ROWS, len(rows)), rows.shape[1]
+    zarr.create_array(path, shape=rows.shape, chunks=chunks, dtype=rows.dtype)[...] = rows
+    text = "name: benchmark\ndata: {train: {path: rows.zarr}}\n"
+    (folder / "config.yaml").write_text(text, encoding="utf-8")
+    return path
 
 
 def fit(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:

