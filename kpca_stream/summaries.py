@@ -39,7 +39,7 @@ def fit_summary(
         fingerprint=found.fingerprint,
         kernel=config.kernel.name,
         gamma=getattr(basis.kernel, "gamma", None),
-        precision=plan.precision,
+        precision=plan.precision if found.pairs is not None else basis.precision,
         storage=plan.storage,
         tile_rows=plan.grid.tile_rows,
         n_tiles=0 if found.pairs is None else plan.grid.n_tiles,
