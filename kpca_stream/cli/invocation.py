@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import signal
 import sys
@@ -40,6 +41,8 @@ class Invocation:
 
     def perform(self, call: Callable[[Reporter], Result]) -> int:
         """Do `call`, print what came of it and return the exit code."""
+        if not self.debug:
+            logging.getLogger("asyncio").addFilter(_is_no_echo)
         with reporter(sys.stderr, quiet=self.quiet) as told, _our_warnings(self._warn(told)) as warned:
             result, failure = self._attempt(call, told)
             for text in _warnings_of(result):
@@ -157,6 +160,11 @@ def _one_line(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def _is_no_echo(record: logging.LogRecord) -> bool:
+    """Of writes that fail together one is raised, and told; the others are logged when they are forgotten."""
+    return "exception was never retrieved" not in record.getMessage()
 
 
 class _Once:

@@ -97,7 +97,7 @@ def grid_for(shape: Shape, tile_rows: int | None = None) -> TileGrid:
 
 def task_seconds(pass_seconds: float) -> float:
     """How long a task of a pass shall take, of which all tasks take so long."""
-    return max(min(max(pass_seconds / 128, 0.02), 1.0), pass_seconds / MAX_TASKS)
+    return max(min(max(pass_seconds / 16, 0.02), 1.0), pass_seconds / MAX_TASKS)
 
 
 def automatic_tile_rows(shape: Shape) -> int:

@@ -97,7 +97,7 @@ def save_basis(basis: Basis, path: Path) -> None:
     group = zarr.open_group(partial, mode="w", zarr_format=3)
     arrays = _write_arrays(partial, group, basis)
     content = {**attributes, "arrays": arrays}
-    group.attrs.update({"kpca_stream": content, "digest": _digest(content)})
+    group.update_attributes({"kpca_stream": content, "digest": _digest(content)})
     partial.rename(path)
 
 

@@ -114,7 +114,7 @@ class RunStore:
             self.refuse_other(identity, held.keys() | identity.keys())
         if not held or self.fit not in (None, self._fit):
             named = {"identity": identity} | ({} if self.fit is None else {"fit": self.fit})
-            self.group.attrs.update({**named, "digest": _digest(identity, self.fit)})
+            self.group.update_attributes({**named, "digest": _digest(identity, self.fit)})
         if not held:
             premises.forget(self.path)
 
@@ -259,7 +259,7 @@ class RunStore:
         for name, values in (("row_means", row_means), ("diagonal", diagonal), ("weights", weights)):
             if values is not None:
                 write_array(self.group, name, values, dimensions=("row",))
-        self.group.attrs.update({"grand_mean": grand_mean, "trace": trace})
+        self.group.update_attributes({"grand_mean": grand_mean, "trace": trace})
 
     def finish(self) -> None:
         """Remove what only a run under way needs."""

@@ -267,6 +267,24 @@ def test_store_that_lost_its_identity_is_named(tmp_path: Path) -> None:
         store.claim({"fingerprint": "a"})
 
 
+def test_a_store_is_named_in_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whenever its description is read, however short ago it was written, an identity has its digest."""
+    seen: list[bool] = []
+    replace = Path.replace
+
+    def looked_at(path: Path, target: Path) -> Path:
+        found = replace(path, target)
+        if target.name == "zarr.json":
+            attributes = json.loads(target.read_text())["attributes"]
+            seen.append("identity" in attributes)
+            assert ("identity" in attributes) == ("digest" in attributes)
+        return found
+
+    monkeypatch.setattr(Path, "replace", looked_at)
+    RunStore.open(tmp_path / "gram.zarr").claim(IDENTITY)
+    assert seen == [False, True]
+
+
 def test_changed_attributes_are_refused(store: RunStore) -> None:
     """An identity that was changed by hand is not compared, but refused by the name of its file."""
     store.claim(IDENTITY)
