@@ -1,12 +1,17 @@
-"""Peak memory of some code in a process of its own, counted above what its imports take."""
+"""Peak memory: of some code in a process of its own above its imports, of a command's whole processes."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -58,3 +63,37 @@ def peak_above_imports(code: str, *args: object) -> int:
     figures = json.loads(child.stdout.splitlines()[-1])
     print(f"resident before: {figures['before'] / 1e6:.0f} MB, peak: {figures['peak'] / 1e6:.0f} MB")
     return int(figures["peak"]) - int(figures["before"])
+
+
+def result_and_peak(folder: Path, *arguments: str) -> tuple[dict[str, Any], int]:
+    """What ``kpca-stream ARGUMENTS --json`` finds out in `folder`, and the peak of its largest process."""
+    peaks: dict[int, int] = {}
+    command = [sys.executable, "-W", "error", "-m", "kpca_stream", *arguments, "--json", "--quiet"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        while process.poll() is None:
+            for each in (process.pid, *_below(process.pid)):
+                with suppress(OSError, TypeError):  # it has ended meanwhile
+                    peaks[each] = _peak(each)
+            time.sleep(0.02)
+        printed = process.stdout.read() if process.stdout else ""
+    found = json.loads(printed)
+    if process.returncode:
+        raise RuntimeError(f"{arguments} ended with {process.returncode}: {found.get('error')}")
+    return found["result"], max(peaks.values())
+
+
+def _peak(process: int) -> int:
+    status = Path(f"/proc/{process}/status").read_text()
+    found = re.search(r"VmHWM:\s+(\d+)", status)
+    if found is None:
+        raise TypeError(f"/proc/{process}/status tells no peak")
+    return int(found[1]) * 1024
+
+
+def _below(process: int) -> Iterator[int]:
+    for children in Path(f"/proc/{process}/task").glob("*/children"):
+        with suppress(OSError):
+            for child in map(int, children.read_text().split()):
+                yield child
+                yield from _below(child)

@@ -6,13 +6,26 @@ import json
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 import pytest
+import zarr
+from distributed.protocol.pickle import dumps
 from jobs import command, configured
 
 from kpca_stream.errors import ConfigError
+from kpca_stream.fitplan import FitSettings, make_plan
+from kpca_stream.numerics.footprint import IMPORT_BYTES
+from kpca_stream.numerics.kernels import Preparation
+from kpca_stream.numerics.resolve import KernelSpec, make_kernel
 from kpca_stream.pipeline import fit_config, plan_config
 from kpca_stream.results import Plan
+from kpca_stream.stages.gram import Gram
+from kpca_stream.stages.gram.blocks import BlockProduct, TileCounts
+from kpca_stream.storage.basis import Basis, open_basis
+from kpca_stream.storage.layout import RunStore
+from kpca_stream.storage.registry import Registry
+from kpca_stream.storage.rows import ZarrRows
 from kpca_stream.telemetry import silent
 
 TB = 10**12
@@ -30,11 +43,12 @@ def test_a_million_rows_of_50_columns(tmp_path: Path) -> None:
     assert (found.tile_rows, found.n_tiles) == (2048, side * (side + 1) // 2)
     assert found.precision == "mixed"
     assert found.disk_tiles == found.n_tiles * 2048**2 * 4
-    assert found.disk_rows == 1_000_000 * 50 * 8
+    assert found.disk_rows == -(-1_000_000 // 2048) * 2048 * 50 * 8
     assert found.disk_total == found.disk_tiles + found.disk_rows + found.disk_vectors
     assert found.evaluations >= 1_000_000 * 1_000_001 // 2
     assert found.n_tasks <= 5000
     assert found.memory_total <= found.memory_limit
+    assert found.memory_total > IMPORT_BYTES
     assert found.seconds > 60
     assert found.refusals == ()
 
@@ -90,3 +104,79 @@ def test_the_command_prints_the_plan_and_refuses(tmp_path: Path) -> None:
     assert "gram.storage: recompute" in found["refusals"][0]
     allowed = command(tmp_path, *sized, "--set", "gram.storage=recompute")
     assert (allowed.returncode, json.loads(allowed.stdout)["result"]["refusals"]) == (0, [])
+
+
+def test_scoring_is_planned_where_it_is_configured(tmp_path: Path) -> None:
+    """A basis that is held in memory to score with counts, in the plan of a run that scores."""
+    wide: dict[str, Any] = {
+        "limits.memory": 4 * 2**30,
+        "gram.storage": "recompute",
+        "solver.precision": "float32",
+    }
+    wide["data.merge_duplicates"] = False
+    scored = planned(tmp_path, (12_000, 9_000), wide).memory_total
+    alone = planned(tmp_path, (12_000, 9_000), {**wide, "score": None}).memory_total
+    assert scored > 12_000 * 9_000 * 8 > alone - IMPORT_BYTES
+
+
+class Weighing:
+    """A Dask scheduler that weighs graphs as they are sent, and answers that all sums are zero."""
+
+    def __init__(self) -> None:
+        self.n_tasks = 0
+        self.sizes: list[int] = []
+
+    def __call__(self, graph: Any, keys: Any, **_: Any) -> Any:
+        self.n_tasks += len(graph)
+        self.sizes.append(len(dumps((graph, keys))))
+        return [BlockProduct(np.zeros((1, 1)), np.zeros((1, 1)), TileCounts()) for _ in keys]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("storage", ["recompute", "zarr"])
+def test_a_pass_over_a_million_rows_is_few_small_graphs(storage: Any, tmp_path: Path) -> None:
+    """A pass has at most 5,000 tasks and no graph of a MiB, with tiles to be made and with all there."""
+    n_samples = 1_000_000
+    settings = FitSettings(kernel=KernelSpec("rbf", 0.01), storage=storage)
+    plan = make_plan(settings, n_samples, 50, np.dtype(float), with_store=True)
+    array = zarr.create_array(tmp_path / "x.zarr", shape=(n_samples, 50), chunks=(2048, 50), dtype="f8")
+    kernel = make_kernel(settings.kernel, Preparation(np.zeros(50)), gamma=0.01)
+    store = RunStore.open(tmp_path / "gram.zarr")
+    gram = Gram(ZarrRows.whole(array), kernel, plan.grid, plan.tile_dtype, storage, store)
+    for column in (1.0, 2.0):
+        weighing = Weighing()
+        with dask.config.set(scheduler=weighing, num_workers=64):
+            gram.multiply(np.full((n_samples, 1), column))
+        # What tasks give back is folded by the caller: a graph holds nothing else.
+        assert plan.grid.n_tasks == weighing.n_tasks <= 5000
+        assert len(weighing.sizes) == -(-plan.grid.n_tasks // 128)
+        assert max(weighing.sizes) < 2**20
+
+
+@pytest.mark.parametrize(("storage", "precision"), [("recompute", "mixed"), ("zarr", "float32")])
+def test_any_number_of_workers_gives_the_same_bits(storage: str, precision: str, tmp_path: Path) -> None:
+    """A plan carried out by 1, 2 or 4 workers, from the start by landmarks to the basis, has equal bits."""
+    X = np.random.default_rng(0).standard_normal((5_200, 5)) * [5, 4, 3, 2, 1]
+    changes = {
+        "gram.storage": storage,
+        "gram.tile_rows": 700,
+        "solver.precision": precision,
+        "kernel.gamma": 0.01,
+    }
+    found = []
+    for n_workers in (1, 2, 4):
+        folder = tmp_path / str(n_workers)
+        folder.mkdir()
+        np.save(folder / "train.npy", X)
+        done = fit_config(configured(folder, {**changes, "cluster.n_workers": n_workers}), silent())
+        found.append(arrays(open_basis(Registry(Path(done.model)).basis_path(done.version))))
+        if precision == "mixed":
+            assert done.tiles_made == done.n_passes * done.n_tiles
+    assert found[0] == found[1] == found[2]
+
+
+def arrays(basis: Basis) -> list[bytes]:
+    """All that was computed of a basis."""
+    limits = basis.thresholds
+    computed = (basis.coefficients.load(), basis.eigenvalues, basis.row_means, basis.centring)
+    return [array.tobytes() for array in (*computed, limits.error_quantiles, limits.t2_quantiles)]

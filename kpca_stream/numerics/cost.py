@@ -66,7 +66,7 @@ class Cost:
         caller = max(self.memory_start, self.memory_client + 2 * n_workers * self.memory_sums)
         tiles = -(-self.memory_tiles // n_processes)
         tasks = max(self.memory_row_task * threads, tiles + self.memory_task * min(threads, at_once))
-        return max(caller + footprint.CLUSTER_BYTES, footprint.IMPORT_BYTES + tasks)
+        return footprint.CLUSTER_BYTES + max(caller, footprint.IMPORT_BYTES + tasks)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +124,6 @@ def cost(shape: Shape, grid: TileGrid, given: Circumstances) -> Cost:
             shape,
             given.n_landmarks,
             given.reading_bytes + (footprint.PARSER_BYTES if given.stored_itemsize else 0),
-            given.merging_bytes,
         ),
         memory_task=footprint.task_bytes(shape, grid, given.storage),
         memory_sums=footprint.sums_bytes(shape, grid),

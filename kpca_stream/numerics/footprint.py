@@ -19,7 +19,7 @@ from kpca_stream.numerics.tiles import TileGrid
 IMPORT_BYTES = 145 * 2**20
 """A process that has imported all that a fit uses."""
 CLUSTER_BYTES = 16 * 2**20
-"""What Dask's server takes besides in the caller of worker processes."""
+"""What Dask's server takes besides, in the caller of worker processes and in each of these."""
 PARSER_BYTES = 32 * 2**20
 """Libraries that parse files, and what they keep."""
 RETAINED_BYTES = 8 * 2**20
@@ -29,8 +29,6 @@ BASIS_BLOCKS = 8
 LEAST_BLOCKS = 4
 """Blocks that a restarted basis holds at least, whatever the limit."""
 LANDMARK_BLOCK_ROWS = 8192
-WINDOW_ROWS = 65_536
-"""Rows that are merged, or looked at, as one."""
 MERGING_COPIES = 4
 """Of the distinct rows, while they are merged."""
 CHUNK_ROWS = 2048
@@ -48,15 +46,13 @@ def start_bytes(shape: Shape, n_landmarks: int, merging_bytes: int) -> int:
     return IMPORT_BYTES + sample + max(sample + pairs, MERGING_COPIES * merging_bytes, landmarks)
 
 
-def row_task_bytes(shape: Shape, n_landmarks: int, reading_bytes: int, merging_bytes: int) -> int:
-    """A task over rows: a look at some, with those that are merged, or their similarities to landmarks."""
-    look = reading_bytes + 2 * min(shape.n_samples, SAMPLE_ROWS) * shape.row_bytes
-    look += MERGING_COPIES * merging_bytes * min(WINDOW_ROWS, shape.n_samples) // shape.n_samples
+def row_task_bytes(shape: Shape, n_landmarks: int, reading_bytes: int) -> int:
+    """A task over rows: a look at some, or their similarities to landmarks."""
     rows = min(rows_at_once(shape.n_features, LANDMARK_BLOCK_ROWS), shape.n_samples)
     held, making = _operand_row_bytes(shape)
     value = 2 * shape.itemsize + (8 if shape.kernel == "laplacian" else 0)  # its distances are float64
     similar = rows * (held + making + n_landmarks * value)
-    return max(look, similar + 3 * 8 * n_landmarks**2 if n_landmarks else 0)
+    return max(reading_bytes, similar + 3 * 8 * n_landmarks**2 if n_landmarks else 0)
 
 
 def client_bytes(shape: Shape, method: str, max_columns: int) -> int:

@@ -6,27 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from kpca_stream.numerics.forecast import (
-    LEAST_TILE_ROWS,
-    MAX_TASKS,
-    TILE_BYTES,
-    Forecast,
-    Shape,
-    forecast,
-    grid_for,
-    krylov_columns,
-    resolved_storage,
-)
+from kpca_stream.numerics.cost import Circumstances, Cost, cost, passes_of, resolved_storage
+from kpca_stream.numerics.footprint import BASIS_BLOCKS, CLUSTER_BYTES, IMPORT_BYTES, krylov_columns
+from kpca_stream.numerics.forecast import LEAST_TILE_ROWS, MAX_TASKS, TILE_BYTES, Shape, grid_for
+from kpca_stream.numerics.tiles import TileGrid
 
 SHAPE = Shape(1_000_000, 50, 10, "rbf", 4)
 KERNELS = ["linear", "rbf", "laplacian", "poly", "sigmoid", "cosine", "precomputed", "own"]
 
 
 def forecast_of(
-    shape: Shape, storage: str = "zarr", method: str = "lanczos", tile_rows: int | None = None
-) -> Forecast:
-    grid = grid_for(shape, tile_rows)
-    return forecast(shape, grid, storage=storage, method=method, max_columns=10**6, with_store=True)
+    shape: Shape, storage: str = "zarr", method: str = "lanczos", tile_rows: int | None = None, **given: int
+) -> Cost:
+    columns = {"max_columns": BASIS_BLOCKS * shape.width, **given}
+    circumstances = Circumstances(storage=storage, method=method, tol=1e-6, **columns)
+    return cost(shape, grid_for(shape, tile_rows), circumstances)
 
 
 @pytest.mark.parametrize(
@@ -100,17 +94,54 @@ def test_krylov_columns_keep_to_a_third_of_the_limit() -> None:
     """Basis vectors and their products together take at most a third of the memory limit."""
     columns = krylov_columns(SHAPE, 2**30)
     assert 2 * columns * 1_000_000 * 4 <= 2**30 / 3 < 2 * (columns + 1) * 1_000_000 * 4
-    assert krylov_columns(replace(SHAPE, mixed=True), 2**30) == columns // 2
+    assert krylov_columns(replace(SHAPE, itemsize=8), 2**30) == columns // 2
 
 
 def test_automatic_storage_follows_memory_and_kernel() -> None:
     """Small matrices stay in memory, large ones are recomputed, those of slow kernels are stored."""
     small, own = replace(SHAPE, n_samples=10_000), replace(SHAPE, kernel="own")
-    assert resolved_storage("auto", small, 2**30, with_store=True) == "memory"
-    assert resolved_storage("auto", SHAPE, 2**30, with_store=True) == "recompute"
-    assert resolved_storage("auto", own, 2**30, with_store=True) == "zarr"
-    assert resolved_storage("auto", own, 2**30, with_store=False) == "recompute"
-    assert resolved_storage("zarr", small, 2**30, with_store=True) == "zarr"
+
+    def chosen(storage: str, shape: Shape, *, with_store: bool = True) -> str:
+        return str(resolved_storage(storage, shape, grid_for(shape), 2**30, with_store=with_store))
+
+    assert chosen("auto", small) == "memory"
+    assert chosen("auto", SHAPE) == "recompute"
+    assert chosen("auto", own) == "zarr"
+    assert chosen("auto", own, with_store=False) == "recompute"
+    assert chosen("zarr", small) == "zarr"
+
+
+@pytest.mark.parametrize("n_samples", [1, 99, 100, 101, 350])
+@pytest.mark.parametrize("tiles_per_block", [1, 3])
+def test_values_of_all_tiles(n_samples: int, tiles_per_block: int) -> None:
+    """All tiles together hold the values that the tiles of all blocks hold."""
+    grid = TileGrid(n_samples, 100, tiles_per_block)
+    assert grid.n_values == sum(grid.values(block) for block in grid.blocks())
+
+
+def test_the_float64_step_of_a_mixed_fit_is_counted() -> None:
+    """It evaluates every pair once more, in whatever way the tiles are kept, and takes its time."""
+    mixed = replace(SHAPE, mixed=True)
+    for storage in ("zarr", "recompute", "memory"):
+        single, both = forecast_of(SHAPE, storage), forecast_of(mixed, storage)
+        assert both.evaluations == single.evaluations + 1_000_000 * 1_000_001 // 2
+        assert (both.passes, both.core_seconds > 1.2 * single.core_seconds) == (single.passes + 1, True)
+
+
+def test_sharper_tolerances_and_random_starts_take_more_passes() -> None:
+    """A pass brings two digits; landmarks save two of them."""
+    assert [passes_of(SHAPE, tol, has_start=True)[0] for tol in (1e-2, 1e-6, 1e-13)] == [2, 4, 8]
+    assert passes_of(SHAPE, 1e-6, has_start=False)[0] == 6
+
+
+def test_processes_share_out_tiles_and_tasks() -> None:
+    """Threads have everything in one process; in processes of their own tasks have a share of the tiles."""
+    found = forecast_of(replace(SHAPE, n_samples=60_000), "memory")
+    threads, processes = found.memory(4, 0, 100), found.memory(4, 4, 100)
+    assert threads == found.memory_client + found.memory_tiles + 4 * found.memory_task
+    imports = IMPORT_BYTES + CLUSTER_BYTES
+    assert processes == imports + -(-found.memory_tiles // 4) + found.memory_task
+    assert found.memory(4, 0, 1) == threads - 3 * found.memory_task
 
 
 def test_the_plan_does_not_depend_on_the_machine() -> None:
