@@ -24,8 +24,8 @@ COMMIT_SECONDS = 60.0
 WINDOW_SECONDS = 0.5
 """Shorter windows are widened: every one ends with workers that wait for each other."""
 WINDOW_BYTES = 32 * 2**20
-WIDEST_WINDOW = 8
-"""Times the usual width."""
+WIDEST_WINDOW = 32
+"""Tasks, unless twice the workers are more: graphs stay small."""
 
 
 class Call(NamedTuple):
@@ -136,7 +136,7 @@ def run(
     prepare : callable, optional
         Called with the indices of a window before its calls are asked for.
     """
-    windows = _Windows(commit.first if commit else 0, len(calls), at_once)
+    windows = _Windows(commit, len(calls), at_once)
     for window in windows:
         if prepare:
             prepare(window)
@@ -181,12 +181,16 @@ def _is_trivial(calls: Sequence[Call]) -> bool:
 
 
 class _Windows:
-    """The ranges of calls that run together: two a worker, more as long as they are short and small."""
+    """The ranges of calls that run together: two a worker, more as long as they are short and small.
 
-    def __init__(self, first: int, n_calls: int, at_once: int | None) -> None:
-        self.next, self.n_calls = first, n_calls
+    None is widened beyond the time after which it shall be committed.
+    """
+
+    def __init__(self, commit: Commit | None, n_calls: int, at_once: int | None) -> None:
+        self.next, self.n_calls = commit.first if commit else 0, n_calls
+        self.seconds = min(WINDOW_SECONDS, commit.seconds) if commit else WINDOW_SECONDS
         self.width = 2 * n_workers()
-        self.widest = WIDEST_WINDOW * self.width
+        self.widest = max(WIDEST_WINDOW, self.width)
         if at_once is not None:
             self.width, self.widest = (max(1, min(width, at_once)) for width in (self.width, self.widest))
 
@@ -198,7 +202,7 @@ class _Windows:
 
     def widen(self, seconds: float, results: Sequence[Any]) -> None:
         """Take the next window wider, if the last one was short and twice its results are small."""
-        if seconds < WINDOW_SECONDS and self.width < self.widest and 2 * _size(results) < WINDOW_BYTES:
+        if seconds < self.seconds and self.width < self.widest and 2 * _size(results) < WINDOW_BYTES:
             self.width = min(2 * self.width, self.widest)
 
 

@@ -16,6 +16,7 @@ from kpca_stream.numerics import forecast as costs
 from kpca_stream.numerics.kernels import Precomputed
 from kpca_stream.numerics.tiles import Tile, TileGrid
 from kpca_stream.results import Check, VerifyReport
+from kpca_stream.soundness import landmark_checks
 from kpca_stream.stages.centering import CentredGram, Means
 from kpca_stream.stages.gram import Gram
 from kpca_stream.stages.inspection import Inspection, inspect_tiles
@@ -166,6 +167,8 @@ def _basis_checks(path: Path, reporter: Reporter) -> list[Check]:
     readable = _attempted("arrays", lambda: _read_basis(basis))
     if not readable.ok:
         return [readable]
+    if basis.facts.get("method") == "nystrom":
+        return [readable, *landmark_checks(basis)]
     weights = np.ones(basis.n_rows) if basis.weights is None else basis.weights
     a = basis.coefficients.load() * np.sqrt(basis.eigenvalues) / np.sqrt(weights)[:, None]
     overlap = float(np.abs(a.T @ a - np.eye(basis.n_components)).max())
@@ -237,6 +240,9 @@ def _read_basis(basis: Basis) -> str:
     for _, rows, _, _ in basis.blocks():
         if rows is not None:
             rows.load()
+    if basis.accumulated is not None:
+        basis.accumulated.statistics()
+        basis.accumulated.sample.load()
     return f"{basis.n_rows} rows, {basis.n_components} components, checksums hold"
 
 

@@ -39,7 +39,7 @@ def cost_of_landmarks(
         disk_vectors=CHECKPOINTS * matrix + 8 * m * d if with_store else 0,
         memory_start=footprint.start_bytes(shape, 0, merging_bytes) + 3 * drawn,
         memory_client=footprint.IMPORT_BYTES + CLIENT_MATRICES * matrix + 3 * drawn,
-        memory_row_task=footprint.row_task_bytes(shape, 0, reading_bytes, merging_bytes) + 2 * drawn,
+        memory_row_task=footprint.row_task_bytes(shape, 0, reading_bytes) + 2 * drawn,
         memory_task=block + TASK_MATRICES * matrix + 2 * 8 * d * cut.read_rows,
         memory_sums=matrix,
         memory_tiles=0,
