@@ -31,8 +31,8 @@ from kpca_stream.inputs import (
 )
 from kpca_stream.joining import with_rows
 from kpca_stream.model import FittedBasis
-from kpca_stream.numerics.certificate import by_trace
 from kpca_stream.numerics.eigensolve import Eigenpairs
+from kpca_stream.nystrom import brackets_of
 from kpca_stream.spectrum import completed, repeated
 from kpca_stream.storage.basis import Basis
 from kpca_stream.storage.layout import RunStore
@@ -222,7 +222,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             store = None if work is None else RunStore.open(work.path / "gram.zarr")
             found = fit(source, settings, store=store, weights=weights)
             places = None
-            if found.n_distinct is not None and found.basis.rows is not None:
+            if found.pairs is not None and found.n_distinct is not None and found.basis.rows is not None:
                 places = places_among(source, found.basis.rows)
             basis = found.basis if work is None else _without(work, found.basis)
         self._weights = weights
@@ -381,11 +381,15 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 f"{self.n_landmarks}, which are chosen among them; give more rows, or ask for fewer landmarks"
             )
 
+    def _forget(self, *names: str) -> None:
+        """What a fit by another solver left, and this one does not have."""
+        for name in names:
+            self.__dict__.pop(name, None)
+
     def _take_approximate(self, basis: Basis) -> Self:
+        self._forget("eigenvectors_", "residual_norms_")
         self.eigenvalues_ = basis.eigenvalues
-        self.eigenvalue_bounds_ = by_trace(basis.facts["certificates"][0]["bound"]).brackets(
-            basis.eigenvalues
-        )
+        self.eigenvalue_bounds_ = brackets_of(basis)
         self.n_passes_ = basis.facts["n_passes"]
         self.X_fit_ = None if basis.rows is None else basis.rows.load()
         self._take_basis(basis, FittedBasis(basis))
@@ -403,6 +407,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self._model = model
 
     def _take(self, found: Fit, pairs: Eigenpairs, model: FittedBasis, places: Array | None) -> None:
+        self._forget("eigenvalue_bounds_")
         basis = found.basis
         if places is not None:
             pairs = self._of_all_rows(found, pairs, places)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpca_stream.errors import ConvergenceError, KpcaStreamWarning
-from kpca_stream.fitplan import FitPlan, FitSettings
+from kpca_stream.fitplan import DEFINITE, FitPlan, FitSettings
 from kpca_stream.landmarking import choose_landmarks, curve_of
 from kpca_stream.numerics import novelty
 from kpca_stream.numerics.certificate import Certificate, by_trace, probabilistic, sampled
@@ -31,6 +31,8 @@ from kpca_stream.telemetry import Reporter
 
 Array = NDArray[Any]
 
+JUDGED_ROWS = 500
+"""By which a kernel that may be indefinite is looked at."""
 MUCH_RESIDUAL = 0.05
 """Of the trace: a fit that leaves more says so, and how many landmarks it would take."""
 
@@ -103,6 +105,7 @@ def approximate(
     """
     landmarks = choose_landmarks(plan, kernel, looked, store, reporter)
     K = landmark_matrix(looked.rows, kernel, landmarks)
+    _check_definite(plan, kernel, looked)
     features = _features(plan, kernel, landmarks, K)
     row_pass = _row_pass(plan, features, looked, store, reporter)
     seconds = plan.settings.checkpoint_seconds
@@ -116,6 +119,12 @@ def approximate(
     if isinstance(kernel, Precomputed):
         basis = _over_all_rows(basis, landmarks[:, 0], looked.n_samples)
     return Approximation(basis, certificates)
+
+
+def brackets_of(basis: Basis) -> Array:
+    """Between what the exact eigenvalues are for certain, but for rounding, (k, 2): by the trace."""
+    rounding = np.asarray(basis.facts["rounding"])
+    return by_trace(basis.facts["certificates"][0]["bound"]).brackets(basis.eigenvalues, rounding)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,12 +183,23 @@ def _features(plan: FitPlan, kernel: Kernel, landmarks: Array, K: Array) -> Feat
         features = FeatureMap.of(kernel, landmarks, np.dtype(like.precision), K=K)
         return replace(features, centre=like.accumulated.centre)
     if plan.precision == "float64":
-        features = FeatureMap.of(kernel, landmarks, np.float64, K=K)
+        return FeatureMap.of(kernel, landmarks, np.float64, K=K)
+    return FeatureMap.within(kernel, landmarks, plan.tol, K=K)
+
+
+def _check_definite(plan: FitPlan, kernel: Kernel, looked: Sweep) -> None:
+    """By the kernel of some rows: pivots of a Cholesky factor are chosen among what is positive."""
+    if kernel.name in DEFINITE:
+        return
+    drawn = looked.drawn.smallest(JUDGED_ROWS)
+    if isinstance(kernel, Precomputed):
+        K = drawn.X[:, drawn.positions(looked.n_seen, plan.settings.seed)]
     else:
-        features = FeatureMap.within(kernel, landmarks, plan.tol, K=K)
-    if not kernel.is_definite and features.smallest < -NEGATIVE["float64"]:
-        tell_indefinite(kernel, plan.settings, -features.smallest, among_asked=False)
-    return features
+        K = kernel.matrix(drawn.X, drawn.X)
+    values = np.linalg.eigvalsh((K + K.T) / 2)
+    largest = float(np.abs(values).max())
+    if values[0] < -NEGATIVE["float64"] * largest:
+        tell_indefinite(kernel, plan.settings, -float(values[0]) / largest, among_asked=False)
 
 
 def _row_pass(
@@ -250,7 +270,11 @@ def _basis(
         grand_mean=embedding.grand_mean + 2 * mean_offset,
         trace=embedding.trace_bound,
         thresholds=novelty.Thresholds.unknown(),
-        facts={"residual_trace_share": share, "rank": features.P.shape[1]},
+        facts={
+            "residual_trace_share": share,
+            "rank": features.P.shape[1],
+            "rounding": embedding.rounding.tolist(),
+        },
     )
 
 

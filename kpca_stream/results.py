@@ -34,6 +34,8 @@ class Landmarks:
     residual_trace_share: float
     """Of all similarity of rows with themselves, what is beyond the landmarks."""
     bounds: tuple[Bound, ...]
+    rounding: tuple[float, ...]
+    """How far rounding may have moved each eigenvalue."""
 
 
 @dataclass(frozen=True, kw_only=True)

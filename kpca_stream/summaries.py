@@ -93,6 +93,7 @@ def _landmarks_of(basis: Basis) -> Landmarks:
         rank=facts["rank"],
         residual_trace_share=facts["residual_trace_share"],
         bounds=tuple(Bound(**bound) for bound in facts["certificates"]),
+        rounding=tuple(facts["rounding"]),
     )
 
 
@@ -114,7 +115,8 @@ def reused_summary(config: Config, registry: Registry, version: int) -> FitSumma
 
 
 def _stored_landmarks(stored: dict[str, Any]) -> Landmarks:
-    return Landmarks(**{**stored, "bounds": tuple(Bound(**bound) for bound in stored["bounds"])})
+    bounds = tuple(Bound(**bound) for bound in stored["bounds"])
+    return Landmarks(**{**stored, "bounds": bounds, "rounding": tuple(stored["rounding"])})
 
 
 def plan_summary(config: Config, plan: FitPlan, n_workers: int, n_processes: int) -> Plan:

@@ -145,11 +145,12 @@ def _components(console: Console, fit: FitSummary | MergeSummary) -> None:
 
 def _last_column(fit: FitSummary | MergeSummary) -> tuple[str, list[str]]:
     """What is known of each eigenvalue: its residual, or up to where the exact one may be."""
-    if isinstance(fit, FitSummary) and fit.landmarks is None:
+    if fit.landmarks is None:
         return "residual", [f"{residual:.1e}" for residual in fit.residual_norms]
-    bounds = fit.landmarks.bounds if fit.landmarks is not None else ()
-    certified = min((bound.bound for bound in bounds if bound.certified), default=0.0)
-    return "exact at most", [f"{value + certified:.6g}" for value in fit.eigenvalues]
+    used = fit.landmarks
+    certified = min((bound.bound for bound in used.bounds if bound.certified), default=0.0)
+    values = zip(fit.eigenvalues, used.rounding, strict=True)
+    return "at most", [f"{value + rounding + certified:.6g}" for value, rounding in values]
 
 
 def _places(console: Console, fit: FitSummary, score: ScoreSummary | None) -> None:

@@ -7,6 +7,8 @@ from kpca_stream.numerics.cost import Cost, row_seconds_of_caller
 from kpca_stream.numerics.forecast import PRODUCTS_PER_SECOND, Shape
 from kpca_stream.numerics.rowcut import RowCut, row_seconds
 
+CHOICE_BYTES = 48 * 2**20
+"""What is imported to find clusters, and threads that do so."""
 CLIENT_MATRICES = 10
 """Of (m, m) in float64 at once, while an eigensolve works."""
 TASK_MATRICES = 3
@@ -37,8 +39,8 @@ def cost_of_landmarks(
         disk_rows=footprint.rows_on_disk(shape, stored_itemsize),
         disk_tiles=0,
         disk_vectors=CHECKPOINTS * matrix + 8 * m * d if with_store else 0,
-        memory_start=footprint.start_bytes(shape, 0, merging_bytes) + 3 * drawn,
-        memory_client=footprint.IMPORT_BYTES + CLIENT_MATRICES * matrix + 3 * drawn,
+        memory_start=footprint.start_bytes(shape, 0, merging_bytes) + CHOICE_BYTES + 3 * drawn,
+        memory_client=footprint.IMPORT_BYTES + CHOICE_BYTES + CLIENT_MATRICES * matrix + 3 * drawn,
         memory_row_task=footprint.row_task_bytes(shape, 0, reading_bytes) + 2 * drawn,
         memory_task=block + TASK_MATRICES * matrix + 2 * 8 * d * cut.read_rows,
         memory_sums=matrix,
