@@ -13,7 +13,6 @@ from kpca_stream.approximation import drawn_rows
 from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.errors import DataError
 from kpca_stream.fitplan import FitSettings
-from kpca_stream.numerics.certificate import by_trace
 from kpca_stream.numerics.nystrom import FeatureMap, Statistics
 from kpca_stream.nystrom import Drawn, assembled, drawn_of
 from kpca_stream.preliminaries import check_weights
@@ -105,7 +104,7 @@ def _rebuilt(
 ) -> Basis:
     K = features.kernel.matrix(features.landmarks, features.landmarks)
     made = assembled(features, K, statistics, drawn, settings, basis.columns)
-    certificate = asdict(by_trace(made.embedding.residual_trace))
+    certificate = asdict(made.certificate)
     return replace(made.basis, facts={**basis.facts, **made.basis.facts, "certificates": [certificate]})
 
 

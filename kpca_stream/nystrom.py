@@ -21,7 +21,7 @@ from kpca_stream.spectrum import NEGATIVE, SHARE_ROUNDING, ZERO, signs_of, tell_
 from kpca_stream.stages.centering import CentredGram
 from kpca_stream.stages.gram import Gram
 from kpca_stream.stages.scoring import score_rows
-from kpca_stream.stages.statistics import RowPass, accumulate, landmark_matrix, multiply
+from kpca_stream.stages.statistics import RowPass, accumulate, has_begun, landmark_matrix, multiply
 from kpca_stream.stages.sweep import Sweep
 from kpca_stream.storage.basis import Basis
 from kpca_stream.storage.frozen import Accumulated
@@ -71,10 +71,11 @@ class Drawn:
 
 @dataclass(frozen=True, eq=False)
 class Approximation:
-    """What a Nyström fit found: a basis, and how far its eigenvalues may be from the exact ones."""
+    """What a Nyström fit found, and whether it went on with what an earlier run had left."""
 
     basis: Basis
     certificates: tuple[Certificate, ...]
+    resumed: bool
 
 
 def approximate(
@@ -108,7 +109,7 @@ def approximate(
     _check_definite(plan, kernel, looked)
     features = _features(plan, kernel, landmarks, K)
     row_pass = _row_pass(plan, features, looked, store, reporter)
-    seconds = plan.settings.checkpoint_seconds
+    resumed, seconds = has_begun(row_pass, features.centre), plan.settings.checkpoint_seconds
     statistics = accumulate(row_pass, features.centre, checkpoint_seconds=seconds)
     drawn = drawn_of(kernel, looked, weights, statistics.total, plan.settings.seed)
     made = assembled(features, K, statistics, drawn, plan.settings, looked.columns)
@@ -118,7 +119,7 @@ def approximate(
     basis = replace(made.basis, facts={**made.basis.facts, **_facts(plan, looked, certificates, landmarks)})
     if isinstance(kernel, Precomputed):
         basis = _over_all_rows(basis, landmarks[:, 0], looked.n_samples)
-    return Approximation(basis, certificates)
+    return Approximation(basis, certificates, resumed)
 
 
 def brackets_of(basis: Basis) -> Array:
@@ -139,7 +140,7 @@ class Assembled:
     @property
     def certificate(self) -> Certificate:
         """The certain bound, which is free."""
-        return by_trace(self.embedding.residual_trace)
+        return by_trace(self.embedding.residual_trace + self.embedding.trace_rounding)
 
 
 def assembled(

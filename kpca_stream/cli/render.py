@@ -95,7 +95,7 @@ def _gram(console: Console, fit: FitSummary) -> None:
 def _landmark_facts(fit: FitSummary, used: Landmarks) -> list[Fact]:
     return [
         *_quality(used),
-        ("solver", f"{fit.method}, {fit.precision}"),
+        ("solver", f"{fit.method}, {fit.precision}" + (", resumed" if fit.passes_resumed else "")),
         ("peak memory", size(fit.peak_memory)),
         ("time", duration(fit.seconds)),
     ]

@@ -168,6 +168,11 @@ def accumulate(
     return sums
 
 
+def has_begun(row_pass: RowPass, centre: Array, *, name: str = "statistics") -> bool:
+    """Whether an earlier run left sums that `accumulate` goes on with."""
+    return _ledger(row_pass, representable(centre), name).restored() is not None
+
+
 def _ledger(row_pass: RowPass, centre: Array, name: str) -> Ledger:
     if row_pass.store is None:
         return Ledger(None, name, [])
