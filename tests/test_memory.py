@@ -87,7 +87,7 @@ def planned_and_taken(folder: Path) -> tuple[int, int]:
 def test_rows_larger_than_the_limit_are_fitted_and_scored_within_it(
     suffix: str, shape: tuple[int, int], tmp_path: Path
 ) -> None:
-    """A run by recomputed tiles of more than 700 MB of rows stays below plan and limit, imports included."""
+    """A run by recomputed tiles of over 700 MB of rows stays below plan and limit, imports included."""
     limit = 700 * MB
     changes = {
         "data": {"merge_duplicates": False},
