@@ -181,7 +181,7 @@ def _differences(a: Basis, b: Basis) -> list[tuple[str, bool]]:
         ("kernel", a.kernel.name != b.kernel.name or _numbers(a) != _numbers(b)),
         ("columns", a.columns != b.columns),
         ("precision", a.precision != b.precision),
-        ("scale", not _same_preparation(a, b)),
+        ("means or scales of columns", not _same_preparation(a, b)),
         ("landmarks", not _same_landmarks(a, b)),
     ]
 

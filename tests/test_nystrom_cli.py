@@ -169,10 +169,11 @@ def test_an_approximation_that_is_allowed_is_taken_with_its_reason(limit: str, r
 
 def test_a_fit_says_why_it_was_approximated(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     """Refused for its hours, a fit is made by landmarks once that is allowed, and its table says why."""
-    settings = ("solver.method=auto", "limits.core_hours=1e-8")
+    np.save("x.npy", correlated(3000))
+    settings = ("solver.method=auto", "limits.core_hours=2e-6")
     refused(run("fit", "c.yaml", settings=settings, code=2))
     assert not Path("models").exists()
-    allowed = (*settings, "solver.allow_approximate=true", "limits.core_hours=2e-6")
+    allowed = (*settings, "solver.allow_approximate=true")
     fit = run("fit", "c.yaml", settings=allowed)["result"]
     assert fit["method"] == "nystrom"
     assert "limits.core_hours is 2e-06" in fit["method_reason"]

@@ -68,13 +68,12 @@ def test_rows_do_not_count_twice(run: Run) -> None:
         (("seed=5",), "landmarks"),
         (("kernel.gamma=0.2",), "kernel"),
         (("kernel.name=laplacian",), "kernel"),
-        (("data.scale=standard",), "scale"),
+        (("data.scale=standard",), "means or scales of columns"),
         (("data.columns=[0, 1, 2]",), "columns"),
-        (("solver.precision=float32",), "precision"),
     ],
 )
 def test_what_differs_is_named(settings: tuple[str, ...], differs: str, run: Run) -> None:
-    """Bases of other landmarks, kernels, columns or precisions are refused by that name, and how to go on."""
+    """Bases of other landmarks, kernels or columns are refused by that name, and how to go on."""
     first, second = part(run, "0:150"), part(run, "150:400", None, *settings)
     message = refused(run("merge", first, second, "--into", "x.zarr", code=65))
     assert message.startswith(f"{second} differs from {first} in ")
