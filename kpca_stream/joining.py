@@ -55,7 +55,8 @@ def with_rows(basis: Basis, source: Source, settings: FitSettings, *, weights: A
         both = _joined([_drawn(accumulated), drawn], [accumulated.total, more.total], n_drawn, settings.seed)
         found = _rebuilt(basis, features, accumulated.statistics() + more, both, settings)
     n_samples = basis.facts["n_samples"] + looked.n_seen
-    return replace(found, facts={**found.facts, "n_samples": n_samples, "fingerprint": None})
+    parts = [*_fingerprints(basis), looked.fingerprint]
+    return replace(found, facts={**found.facts, "n_samples": n_samples, "fingerprint": None, "merged": parts})
 
 
 def merged(bases: Sequence[Basis], names: Sequence[str], settings: FitSettings) -> Basis:
@@ -73,12 +74,13 @@ def merged(bases: Sequence[Basis], names: Sequence[str], settings: FitSettings) 
     Raises
     ------
     DataError
-        If one is exact, or they differ in landmarks, kernel, columns or precision.
+        If one is exact, they differ in landmarks, kernel, columns or precision, or rows would count twice.
     """
     first = bases[0]
     parts = [accumulated_of(basis, name) for basis, name in zip(bases, names, strict=True)]
     for basis, name in zip(bases[1:], names[1:], strict=True):
         _refuse_other(first, names[0], basis, name)
+    _refuse_same_rows(bases, names)
     statistics = parts[0].statistics()
     for part in parts[1:]:
         statistics += part.statistics()
@@ -94,7 +96,7 @@ def merged(bases: Sequence[Basis], names: Sequence[str], settings: FitSettings) 
             **found.facts,
             "n_samples": sum(each["n_samples"] for each in facts),
             "fingerprint": None,
-            "merged": [each["fingerprint"] for each in facts],
+            "merged": [fingerprint for basis in bases for fingerprint in _fingerprints(basis)],
         },
     )
 
@@ -153,12 +155,30 @@ def _refuse_other(first: Basis, first_name: str, other: Basis, name: str) -> Non
         )
 
 
+def _refuse_same_rows(bases: Sequence[Basis], names: Sequence[str]) -> None:
+    seen: dict[str, str] = {}
+    for basis, name in zip(bases, names, strict=True):
+        for fingerprint in _fingerprints(basis):
+            if fingerprint in seen:
+                raise DataError(
+                    f"{name} holds rows that {seen[fingerprint]} holds too (fingerprint {fingerprint}), which "
+                    "would count twice; expected bases of different rows: leave one out"
+                )
+        seen |= dict.fromkeys(_fingerprints(basis), name)
+
+
+def _fingerprints(basis: Basis) -> list[str]:
+    """Of all sets of rows that a basis was made of, as far as they are known."""
+    facts = basis.facts
+    return [each for each in facts.get("merged", [facts["fingerprint"]]) if each is not None]
+
+
 def _differences(a: Basis, b: Basis) -> list[tuple[str, bool]]:
     return [
         ("kernel", a.kernel.name != b.kernel.name or _numbers(a) != _numbers(b)),
         ("columns", a.columns != b.columns),
         ("precision", a.precision != b.precision),
-        ("scale", not _same_preparation(a, b)),
+        ("means or scales of columns", not _same_preparation(a, b)),
         ("landmarks", not _same_landmarks(a, b)),
     ]
 

@@ -21,7 +21,7 @@ from kpca_stream.spectrum import NEGATIVE, SHARE_ROUNDING, ZERO, signs_of, tell_
 from kpca_stream.stages.centering import CentredGram
 from kpca_stream.stages.gram import Gram
 from kpca_stream.stages.scoring import score_rows
-from kpca_stream.stages.statistics import RowPass, accumulate, has_begun, landmark_matrix, multiply
+from kpca_stream.stages.statistics import RowPass, accumulate, landmark_matrix, multiply
 from kpca_stream.stages.sweep import Sweep
 from kpca_stream.storage.basis import Basis
 from kpca_stream.storage.frozen import Accumulated
@@ -75,7 +75,8 @@ class Approximation:
 
     basis: Basis
     certificates: tuple[Certificate, ...]
-    resumed: bool
+    passes_resumed: int = 0
+    """1 where the sums, or a part of them, had been left by an earlier run."""
 
 
 def approximate(
@@ -109,8 +110,10 @@ def approximate(
     _check_definite(plan, kernel, looked)
     features = _features(plan, kernel, landmarks, K)
     row_pass = _row_pass(plan, features, looked, store, reporter)
-    resumed, seconds = has_begun(row_pass, features.centre), plan.settings.checkpoint_seconds
-    statistics = accumulate(row_pass, features.centre, checkpoint_seconds=seconds)
+    seconds, restored = plan.settings.checkpoint_seconds, list[int]()
+    statistics = accumulate(
+        row_pass, features.centre, checkpoint_seconds=seconds, on_restored=restored.append
+    )
     drawn = drawn_of(kernel, looked, weights, statistics.total, plan.settings.seed)
     made = assembled(features, K, statistics, drawn, plan.settings, looked.columns)
     bound = _bound(plan, features, made, looked, store, reporter)
@@ -119,7 +122,7 @@ def approximate(
     basis = replace(made.basis, facts={**made.basis.facts, **_facts(plan, looked, certificates, landmarks)})
     if isinstance(kernel, Precomputed):
         basis = _over_all_rows(basis, landmarks[:, 0], looked.n_samples)
-    return Approximation(basis, certificates, resumed)
+    return Approximation(basis, certificates, len(restored))
 
 
 def brackets_of(basis: Basis) -> Array:

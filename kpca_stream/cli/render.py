@@ -69,33 +69,36 @@ def _data(console: Console, fit: FitSummary) -> None:
 
 
 def _gram(console: Console, fit: FitSummary) -> None:
+    title = "Gram matrix" if fit.landmarks is None else "Nyström"
     if fit.reused:
-        _section(console, "Gram matrix", [("nothing to do", f"version {fit.version} was fitted already")])
+        _section(console, title, [("nothing to do", f"version {fit.version} was fitted already")])
         return
     if fit.landmarks is not None:
-        _section(console, "Nyström", _landmark_facts(fit, fit.landmarks))
+        _section(console, title, _landmark_facts(fit, fit.landmarks))
         return
     tiles = f"{fit.n_tiles:,} (edge {fit.tile_rows:,}): {fit.tiles_found:,} found, {fit.tiles_made:,} made"
     if fit.tiles_repaired:
         tiles += f", {fit.tiles_repaired:,} repaired"
-    passes = _count(fit.n_passes, "pass", "passes")
-    if fit.passes_resumed:
-        passes += f" ({fit.passes_resumed:,} resumed)"
     read = f", {_count(fit.tiles_read, 'tile', 'tiles')} read" if fit.tiles_read else ""
     facts = [
         ("tiles", tiles),
         ("storage", fit.storage + read),
-        ("solver", f"{fit.method}, {fit.precision}, {passes}"),
-        ("peak memory", size(fit.peak_memory)),
-        ("time", duration(fit.seconds)),
+        *_effort(fit),
     ]
-    _section(console, "Gram matrix", facts)
+    _section(console, title, facts)
 
 
 def _landmark_facts(fit: FitSummary, used: Landmarks) -> list[Fact]:
+    reason = [("reason", fit.method_reason)] if fit.method_reason else []
+    return [*reason, *_quality(used), *_effort(fit)]
+
+
+def _effort(fit: FitSummary) -> list[Fact]:
+    passes = _count(fit.n_passes, "pass", "passes")
+    if fit.passes_resumed:
+        passes += f" ({fit.passes_resumed:,} resumed)"
     return [
-        *_quality(used),
-        ("solver", f"{fit.method}, {fit.precision}" + (", resumed" if fit.passes_resumed else "")),
+        ("solver", f"{fit.method}, {fit.precision}, {passes}"),
         ("peak memory", size(fit.peak_memory)),
         ("time", duration(fit.seconds)),
     ]
@@ -129,18 +132,27 @@ def _merge(console: Console, result: MergeSummary) -> None:
 
 
 def _components(console: Console, fit: FitSummary | MergeSummary) -> None:
+    _title(console, "Components")
+    table = _component_table(fit, ("component", "eigenvalue", "explained", "cumulative"))
+    if console.measure(table).maximum > console.width - 2:
+        table = _component_table(fit, ("no.", "eigenvalue", "share"))
+    _indented(console, table)
+    if len(fit.eigenvalues) > MAX_COMPONENTS:
+        console.print(f"  and {len(fit.eigenvalues) - MAX_COMPONENTS} more: --json lists all")
+
+
+def _component_table(fit: FitSummary | MergeSummary, names: tuple[str, ...]) -> Table:
+    """The first components; a cumulative share only where there is a fourth name."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     last, cells = _last_column(fit)
-    for name in ("component", "eigenvalue", "explained", "cumulative", last):
+    for name in (*names, last):
         table.add_column(name, justify="right", no_wrap=True)
     shares = fit.explained_variance_ratio
     rows = zip(fit.eigenvalues, shares, itertools.accumulate(shares), cells, strict=True)
     for index, (value, share, total, cell) in enumerate(itertools.islice(rows, MAX_COMPONENTS), start=1):
-        table.add_row(f"{index}", f"{value:.6g}", f"{share:.2%}", f"{total:.2%}", cell)
-    _title(console, "Components")
-    _indented(console, table)
-    if len(fit.eigenvalues) > MAX_COMPONENTS:
-        console.print(f"  and {len(fit.eigenvalues) - MAX_COMPONENTS} more: --json lists all")
+        values = (f"{index}", f"{value:.6g}", f"{share:.2%}", f"{total:.2%}")
+        table.add_row(*values[: len(names)], cell)
+    return table
 
 
 def _last_column(fit: FitSummary | MergeSummary) -> tuple[str, list[str]]:
@@ -185,8 +197,7 @@ def _plan(console: Console, plan: Plan) -> None:
         ("rows x columns", f"{plan.n_samples:,} x {plan.n_features:,}"),
         ("kernel", plan.kernel),
         ("solver", f"{plan.method}, {plan.precision}, {_count(plan.passes, 'pass', 'passes')}"),
-        ("storage", plan.storage),
-        _units(plan),
+        *_units(plan),
         ("evaluations", f"{plan.evaluations:,} of the kernel"),
         ("time", f"about {duration(plan.seconds)}"),
     ]
@@ -207,11 +218,12 @@ def _plan(console: Console, plan: Plan) -> None:
         _section(console, title, facts)
 
 
-def _units(plan: Plan) -> Fact:
+def _units(plan: Plan) -> list[Fact]:
     tasks = _count(plan.n_tasks, "task", "tasks")
     if plan.n_landmarks is not None:
-        return "landmarks", f"{plan.n_landmarks:,} in {tasks}"
-    return "tiles", f"{plan.n_tiles:,} (edge {plan.tile_rows:,}) in {tasks}"
+        return [("landmarks", f"{plan.n_landmarks:,} at most, rows in {tasks}")]
+    tiles = f"{plan.n_tiles:,} (edge {plan.tile_rows:,}) in {tasks}"
+    return [("storage", plan.storage), ("tiles", tiles)]
 
 
 def _verify(console: Console, report: VerifyReport) -> None:
