@@ -44,7 +44,7 @@ def with_rows(basis: Basis, source: Source, settings: FitSettings, *, weights: A
     DataError
         If the basis is exact, or rows hold missing values.
     """
-    accumulated = accumulated_of(basis, "a basis")
+    accumulated = accumulated_of(basis, "the model")
     with single_threaded_blas():
         check_weights(weights, source.n_samples)
         n_drawn = drawn_rows(source.n_features)
@@ -74,7 +74,7 @@ def merged(bases: Sequence[Basis], names: Sequence[str], settings: FitSettings) 
     Raises
     ------
     DataError
-        If one is exact, or they differ in landmarks, kernel, columns or precision.
+        If one is exact, they differ in landmarks, kernel, columns or precision, or share their rows.
     """
     first = bases[0]
     parts = [accumulated_of(basis, name) for basis, name in zip(bases, names, strict=True)]
@@ -83,21 +83,18 @@ def merged(bases: Sequence[Basis], names: Sequence[str], settings: FitSettings) 
     statistics = parts[0].statistics()
     for part in parts[1:]:
         statistics += part.statistics()
+    _refuse_same_rows(bases, names)
     with single_threaded_blas():
         totals = [part.total for part in parts]
         n_drawn = drawn_rows(len(first.columns))
         drawn = _joined([_drawn(part) for part in parts], totals, n_drawn, settings.seed)
         found = _rebuilt(first, _features(first), statistics, drawn, settings)
-    facts = [basis.facts for basis in bases]
-    return replace(
-        found,
-        facts={
-            **found.facts,
-            "n_samples": sum(each["n_samples"] for each in facts),
-            "fingerprint": None,
-            "merged": [each["fingerprint"] for each in facts],
-        },
-    )
+    facts = {
+        "n_samples": sum(basis.facts["n_samples"] for basis in bases),
+        "fingerprint": None,
+        "merged": [fingerprint for basis in bases for fingerprint in _fingerprints(basis)],
+    }
+    return replace(found, facts={**found.facts, **facts})
 
 
 def _rebuilt(
@@ -154,12 +151,30 @@ def _refuse_other(first: Basis, first_name: str, other: Basis, name: str) -> Non
         )
 
 
+def _refuse_same_rows(bases: Sequence[Basis], names: Sequence[str]) -> None:
+    holder: dict[str, str] = {}
+    for basis, name in zip(bases, names, strict=True):
+        for fingerprint in _fingerprints(basis):
+            if fingerprint in holder:
+                raise DataError(
+                    f"{name} was fitted on the same rows as {holder[fingerprint]} (fingerprint "
+                    f"{fingerprint}), which would count twice; expected other rows: leave one out"
+                )
+            holder[fingerprint] = name
+
+
+def _fingerprints(basis: Basis) -> list[str]:
+    """Of the sets of rows that it was fitted on, as far as they are known."""
+    found = [basis.facts["fingerprint"], *basis.facts.get("merged", [])]
+    return [fingerprint for fingerprint in found if fingerprint]
+
+
 def _differences(a: Basis, b: Basis) -> list[tuple[str, bool]]:
     return [
         ("kernel", a.kernel.name != b.kernel.name or _numbers(a) != _numbers(b)),
         ("columns", a.columns != b.columns),
         ("precision", a.precision != b.precision),
-        ("scale", not _same_preparation(a, b)),
+        ("means or scale of columns", not _same_preparation(a, b)),
         ("landmarks", not _same_landmarks(a, b)),
     ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -70,7 +70,8 @@ def _data(console: Console, fit: FitSummary) -> None:
 
 def _gram(console: Console, fit: FitSummary) -> None:
     if fit.reused:
-        _section(console, "Gram matrix", [("nothing to do", f"version {fit.version} was fitted already")])
+        title = "Gram matrix" if fit.landmarks is None else "Nyström"
+        _section(console, title, [("nothing to do", f"version {fit.version} was fitted already")])
         return
     if fit.landmarks is not None:
         _section(console, "Nyström", _landmark_facts(fit, fit.landmarks))
@@ -102,9 +103,10 @@ def _landmark_facts(fit: FitSummary, used: Landmarks) -> list[Fact]:
 
 
 def _quality(used: Landmarks) -> list[Fact]:
+    chosen = "given" if used.method == "given" else f"by {used.method}"
     return [
-        ("landmarks", f"{used.n_landmarks:,} by {used.method}, rank {used.rank:,}"),
-        ("residual trace", f"{used.residual_trace_share:.2g} of all"),
+        ("landmarks", f"{used.n_landmarks:,} {chosen}, rank {used.rank:,}"),
+        ("residual trace", f"{100 * used.residual_trace_share:.2g} % of all"),
         *((f"{bound.kind} bound", _told(bound)) for bound in used.bounds),
     ]
 
@@ -129,18 +131,31 @@ def _merge(console: Console, result: MergeSummary) -> None:
 
 
 def _components(console: Console, fit: FitSummary | MergeSummary) -> None:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    last, cells = _last_column(fit)
-    for name in ("component", "eigenvalue", "explained", "cumulative", last):
-        table.add_column(name, justify="right", no_wrap=True)
     shares = fit.explained_variance_ratio
-    rows = zip(fit.eigenvalues, shares, itertools.accumulate(shares), cells, strict=True)
-    for index, (value, share, total, cell) in enumerate(itertools.islice(rows, MAX_COMPONENTS), start=1):
-        table.add_row(f"{index}", f"{value:.6g}", f"{share:.2%}", f"{total:.2%}", cell)
+    last, cells = _last_column(fit)
+    columns = {
+        "component": [str(index) for index in range(1, len(shares) + 1)],
+        "eigenvalue": [f"{value:.6g}" for value in fit.eigenvalues],
+        "explained": [f"{share:.2%}" for share in shares],
+        "cumulative": [f"{total:.2%}" for total in itertools.accumulate(shares)],
+        last: cells,
+    }
+    for least in ("cumulative", "explained"):  # a number is shown whole or not at all
+        if console.measure(_columns(columns)).maximum + 2 > console.width:
+            del columns[least]
     _title(console, "Components")
-    _indented(console, table)
+    _indented(console, _columns(columns))
     if len(fit.eigenvalues) > MAX_COMPONENTS:
         console.print(f"  and {len(fit.eigenvalues) - MAX_COMPONENTS} more: --json lists all")
+
+
+def _columns(columns: Mapping[str, Sequence[str]]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in itertools.islice(zip(*columns.values(), strict=True), MAX_COMPONENTS):
+        table.add_row(*row)
+    return table
 
 
 def _last_column(fit: FitSummary | MergeSummary) -> tuple[str, list[str]]:
@@ -185,7 +200,7 @@ def _plan(console: Console, plan: Plan) -> None:
         ("rows x columns", f"{plan.n_samples:,} x {plan.n_features:,}"),
         ("kernel", plan.kernel),
         ("solver", f"{plan.method}, {plan.precision}, {_count(plan.passes, 'pass', 'passes')}"),
-        ("storage", plan.storage),
+        *([("storage", plan.storage)] if plan.n_landmarks is None else []),
         _units(plan),
         ("evaluations", f"{plan.evaluations:,} of the kernel"),
         ("time", f"about {duration(plan.seconds)}"),
