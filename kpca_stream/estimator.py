@@ -40,6 +40,9 @@ from kpca_stream.storage.rows import ZarrRows
 
 Array = NDArray[Any]
 
+SUMMED_BY = ("kernel", "gamma", "degree", "coef0", "kernel_params", "precision", "landmarks", "n_landmarks")
+"""Parameters that sums over rows depend on."""
+
 
 def _approximates(model: Any) -> bool:
     if model.eigen_solver != "nystrom":
@@ -227,6 +230,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             basis = found.basis if work is None else _without(work, found.basis)
         self._weights = weights
         if found.pairs is None:
+            self._begun = {name: getattr(self, name) for name in SUMMED_BY}
             return self._take_approximate(basis)
         self._take(found, found.pairs, FittedBasis(basis, folder), places)
         self.X_fit_ = X
@@ -247,11 +251,15 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         Raises
         ------
         ConfigError
-            If the first call has fewer rows than there shall be landmarks.
+            If the first call has fewer rows than there shall be landmarks, or what the sums depend on was
+            changed since.
+        DataError
+            If the model is not one of sums: exact, or of a precomputed kernel.
         """
         if not hasattr(self, "_model"):
             self._refuse_few(X)
             return self.fit(X, sample_weight=sample_weight)
+        self._refuse_changes()
         settings = settings_of(self)
         X = self._validated(X, reset=False)
         X, weights, _ = without_zero_weights(X, sample_weight, square=False)
@@ -381,6 +389,16 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 f"{self.n_landmarks}, which are chosen among them; give more rows, or ask for fewer landmarks"
             )
 
+    def _refuse_changes(self) -> None:
+        """The sums hold for the kernel and the landmarks with which they began."""
+        for name, was in getattr(self, "_begun", {}).items():
+            value = getattr(self, name)
+            if value is not was and not np.array_equal(value, was):
+                raise ConfigError(
+                    f"partial_fit: got {name}={value!r}, expected {was!r}, with which the sums began that "
+                    "rows are added to; set it back, or fit all rows anew"
+                )
+
     def _forget(self, *names: str) -> None:
         """What a fit by another solver left, and this one does not have."""
         for name in names:
@@ -388,6 +406,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def _take_approximate(self, basis: Basis) -> Self:
         self._forget("eigenvectors_", "residual_norms_")
+        asked = self.n_components or 0
+        if basis.n_components < asked:
+            _warn_of_fewer(basis.n_components, asked)
         self.eigenvalues_ = basis.eigenvalues
         self.eigenvalue_bounds_ = brackets_of(basis)
         self.n_passes_ = basis.facts["n_passes"]

@@ -43,7 +43,7 @@ def with_rows(basis: Basis, source: Source, settings: FitSettings, *, weights: A
     DataError
         If the basis is exact, or rows hold missing values.
     """
-    accumulated = accumulated_of(basis, "a basis")
+    accumulated = accumulated_of(basis, "the model")
     with single_threaded_blas():
         check_weights(weights, source.n_samples)
         n_drawn = drawn_rows(source.n_features)
@@ -84,6 +84,7 @@ def merged(bases: Sequence[Basis], names: Sequence[str], settings: FitSettings) 
     statistics = parts[0].statistics()
     for part in parts[1:]:
         statistics += part.statistics()
+    _refuse_same_rows(bases, names)
     with single_threaded_blas():
         totals = [part.total for part in parts]
         n_drawn = drawn_rows(len(first.columns))
@@ -161,8 +162,8 @@ def _refuse_same_rows(bases: Sequence[Basis], names: Sequence[str]) -> None:
         for fingerprint in _fingerprints(basis):
             if fingerprint in seen:
                 raise DataError(
-                    f"{name} holds rows that {seen[fingerprint]} holds too (fingerprint {fingerprint}), which "
-                    "would count twice; expected bases of different rows: leave one out"
+                    f"{name} holds rows that {seen[fingerprint]} holds too (fingerprint {fingerprint}), "
+                    "which would count twice; expected bases of different rows: leave one out"
                 )
         seen |= dict.fromkeys(_fingerprints(basis), name)
 

@@ -338,7 +338,7 @@ def _tell_residual(plan: FitPlan, kernel: Kernel, looked: Sweep, made: Assembled
     share = made.residual_share
     if share <= MUCH_RESIDUAL:
         return
-    advice = f"residual trace is {share:.2g} of all: more landmarks would bring it down"
+    advice = f"residual trace is {100 * share:.2g} %: more landmarks would bring it down"
     if not isinstance(kernel, Precomputed):
         advice = curve_of(plan, kernel, looked).advice(n_landmarks, share, MUCH_RESIDUAL)
     name = plan.settings.wording

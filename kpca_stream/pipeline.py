@@ -15,24 +15,23 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kpca_stream import passes
-from kpca_stream.approximation import DEFAULT_LANDMARKS, NystromSettings
 from kpca_stream.cluster import connect, release_memory, return_freed_memory, single_threaded_blas
-from kpca_stream.config import Config, LandmarkRows, LandmarksOf
+from kpca_stream.config import Config
 from kpca_stream.errors import ConfigError, DataError, KpcaStreamWarning
 from kpca_stream.fitplan import BASIS_SHARE
 from kpca_stream.fitting import Fit, FitSettings, fit, make_plan
-from kpca_stream.joining import accumulated_of, merged
+from kpca_stream.joining import merged
+from kpca_stream.landmark_settings import landmark_settings
 from kpca_stream.numerics.kernels import Preparation
 from kpca_stream.numerics.resolve import KernelSpec, make_kernel, resolve_kernel
 from kpca_stream.parameters import is_function_name
-from kpca_stream.preliminaries import early_refusal, look_at, own_values, stays_in_place
+from kpca_stream.preliminaries import early_refusal, look_at, own_values, plan_of, stays_in_place
 from kpca_stream.results import FitSummary, MergeSummary, Plan, RunResult, ScoreSummary, as_json
 from kpca_stream.stages.scoring import PartResult, open_like, write_part
 from kpca_stream.stages.sweep import Sweep
-from kpca_stream.storage.basis import Basis, BasisAddress, open_basis, save_basis
+from kpca_stream.storage.basis import BasisAddress, open_basis, save_basis
 from kpca_stream.storage.opening import occupied
 from kpca_stream.storage.registry import Registry
 from kpca_stream.storage.scores import part_name, read_counts
@@ -96,6 +95,8 @@ def score_config(config: Config, reporter: Reporter) -> ScoreSummary:
 
 def merge_bases(paths: Sequence[Path], into: Path) -> MergeSummary:
     """Write the basis of all rows that several Nyström bases of the same landmarks were fitted on."""
+    if into.exists():
+        raise ConfigError(f"{into} exists; a basis is never overwritten: choose another path, or remove it")
     _make_importable()
     bases = [open_basis(path) for path in paths]
     first = bases[0]
@@ -116,7 +117,7 @@ def settings_of(config: Config) -> FitSettings:
         max_components=solver.max_components,
         method=solver.method,
         allow_approximate=solver.allow_approximate,
-        nystrom=_nystrom_settings(config),
+        nystrom=landmark_settings(config),
         precision=solver.precision,
         tol=solver.tol,
         max_passes=solver.max_passes,
@@ -135,59 +136,20 @@ def settings_of(config: Config) -> FitSettings:
     )
 
 
-def _nystrom_settings(config: Config) -> NystromSettings:
-    asked = config.nystrom
-    rows, other = asked.landmarks, asked.landmarks
-    return NystromSettings(
-        n_landmarks=asked.landmarks if isinstance(asked.landmarks, int) else DEFAULT_LANDMARKS,
-        method=asked.method,
-        given=_given_landmarks(config, rows) if isinstance(rows, LandmarkRows) else None,
-        like=_basis_to_join(config, Path(other.basis)) if isinstance(other, LandmarksOf) else None,
-        residual=asked.residual,
-        pool=asked.pool,
-        bound=asked.bound,
-    )
-
-
-def _given_landmarks(config: Config, asked: LandmarkRows) -> NDArray[Any]:
-    is_matrix = config.kernel.name == "precomputed"
-    columns = None if is_matrix else config.data.columns
-    source = open_source(asked.path, rows=asked.rows, columns=columns)
-    rows = np.concatenate(list(source.blocks(0, source.n_samples)))
-    return rows[:, 0] if is_matrix else rows
-
-
-def _basis_to_join(config: Config, path: Path) -> Basis:
-    """The basis whose landmarks are taken; its kernel is the configured one."""
-    basis, asked = open_basis(path), config.kernel
-    accumulated_of(basis, str(path))
-    given = asked.gamma if isinstance(asked.gamma, int | float) else None
-    if basis.kernel.name != asked.name or (
-        given is not None and getattr(basis.kernel, "gamma", given) != given
-    ):
-        gamma = getattr(basis.kernel, "gamma", None)
-        raise ConfigError(
-            f"kernel: got {asked.name} with gamma {asked.gamma}, expected that of {path}, "
-            f"{basis.kernel.name} with gamma {gamma}, since its landmarks are taken; change the "
-            "kernel, or choose other landmarks"
-        )
-    return basis
-
-
 def check_function(config: Config) -> None:
     """Find the kernel where it is a function of one's own, or raise `ConfigError`."""
     if is_function_name(config.kernel.name):
         make_kernel(settings_of(config).kernel, Preparation(), gamma=0.0)
 
 
-def fit_name(settings: FitSettings, looked: Sweep, dtype: np.dtype[Any]) -> str:
-    """A name that two fits share only if they must give the same basis; `dtype` is that of the source."""
+def fit_name(settings: FitSettings, looked: Sweep, source: Source) -> str:
+    """A name that two fits share only if they must give the same basis."""
     unlike = {"kernel", "storage", "memory_limit", "disk_limit", "checkpoint_seconds", "merge_duplicates"}
     unlike |= {"core_hours", "allow_approximate", "nystrom"}
     choices = {f.name: getattr(settings, f.name) for f in fields(settings) if f.name not in unlike}
     kernel = settings.kernel
     numbers = [kernel.name, kernel.gamma, kernel.degree, kernel.coef0]
-    plan = make_plan(settings, looked.n_samples, looked.n_features, dtype, with_store=True)
+    plan = plan_of(source, settings, looked.n_samples, with_store=True)
     facts = [looked.fingerprint, looked.n_seen, looked.n_distinct, looked.columns, numbers, choices]
     facts += [plan.precision, _values_of_function(settings, looked)]
     if plan.method == "nystrom":
@@ -224,7 +186,7 @@ def _fitted(config: Config, job: _Job, reporter: Reporter, *, restart: bool) -> 
     with occupied(place, reporter.note, restart=restart) as store, _recorded() as recorded:
         looked = look_at(source, settings, store, reporter, refusal=refusal)
         release_memory()
-        name = fit_name(settings, looked, source.original_dtype)
+        name = fit_name(settings, looked, source)
         version = None if restart else registry.find(name)
         if version is not None:
             registry.point(version)

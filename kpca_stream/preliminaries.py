@@ -25,9 +25,9 @@ from kpca_stream.telemetry import Reporter
 Array = NDArray[Any]
 
 
-def planned(source: Source, settings: FitSettings, n_samples: int, *, with_store: bool) -> FitPlan:
-    """The plan for `n_samples` rows of `source`; a ConfigError where the limits do not allow it."""
-    plan = make_plan(
+def plan_of(source: Source, settings: FitSettings, n_samples: int, *, with_store: bool) -> FitPlan:
+    """The plan for `n_samples` rows of `source`, which the limits may refuse."""
+    return make_plan(
         settings,
         n_samples,
         source.n_features,
@@ -36,6 +36,11 @@ def planned(source: Source, settings: FitSettings, n_samples: int, *, with_store
         in_place=stays_in_place(source, settings),
         reading_bytes=source.reading_bytes,
     )
+
+
+def planned(source: Source, settings: FitSettings, n_samples: int, *, with_store: bool) -> FitPlan:
+    """The plan for `n_samples` rows of `source`; a ConfigError where the limits do not allow it."""
+    plan = plan_of(source, settings, n_samples, with_store=with_store)
     if refusal := plan.refusal():
         raise ConfigError(f"{source.name}, {n_samples} rows: {refusal}")
     return plan
@@ -151,9 +156,8 @@ def identity(plan: FitPlan, kernel: Kernel, looked: Sweep) -> dict[str, Any]:
         for key in ("gamma", "degree", "coef0", "shift", "label")
         if hasattr(kernel, key)
     }
-    approximate = {"method": "nystrom"} if plan.method == "nystrom" else {}
     return {
-        **approximate,
+        "method": "nystrom" if plan.method == "nystrom" else "exact",
         "fingerprint": looked.fingerprint,
         "n_samples": looked.n_seen,
         "n_distinct": looked.n_distinct,

@@ -132,9 +132,9 @@ def test_components_are_told_as_brackets(run: Run, capsys: pytest.CaptureFixture
     ],
 )
 def test_bounds_are_named_as_what_they_are(
-    bound: str, certified: bool, told: str, run: Run, capsys: pytest.CaptureFixture[str]
+    bound: str, told: str, run: Run, *, certified: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Beside the trace a fit tells the bound that was asked for, its chance to fail, or that it is a guess."""
+    """Beside the trace a fit tells the bound that was asked for, its chance to fail, or that it guesses."""
     settings = (f"nystrom.bound={bound}",)
     bounds = run("fit", "c.yaml", settings=settings)["result"]["landmarks"]["bounds"]
     assert [each["kind"] for each in bounds] == ["trace", bound]
@@ -157,7 +157,7 @@ def test_beyond_the_limits_an_approximation_is_offered(limit: str, run: Run) -> 
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_an_approximation_that_is_allowed_is_taken_with_its_reason(limit: str, run: Run) -> None:
-    """`auto` with `allow_approximate` takes landmarks where an exact fit is beyond a limit, and says which."""
+    """`auto` with `allow_approximate` takes landmarks where an exact fit is beyond a limit, and says so."""
     settings = ("solver.method=auto", "solver.allow_approximate=true", *LIMITS[limit])
     plan = run("plan", "c.yaml", "--shape", "1000000x5", settings=settings)["result"]
     assert plan["method"] == "nystrom"

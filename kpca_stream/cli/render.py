@@ -105,9 +105,10 @@ def _effort(fit: FitSummary) -> list[Fact]:
 
 
 def _quality(used: Landmarks) -> list[Fact]:
+    chosen = "given" if used.method == "given" else f"by {used.method}"
     return [
-        ("landmarks", f"{used.n_landmarks:,} by {used.method}, rank {used.rank:,}"),
-        ("residual trace", f"{used.residual_trace_share:.2g} of all"),
+        ("landmarks", f"{used.n_landmarks:,} {chosen}, rank {used.rank:,}"),
+        ("residual trace", f"{100 * used.residual_trace_share:.2g} % of all"),
         *((f"{bound.kind} bound", _told(bound)) for bound in used.bounds),
     ]
 
