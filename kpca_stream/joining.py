@@ -57,9 +57,7 @@ def with_rows(basis: Basis, source: Source, settings: FitSettings, *, weights: A
         found = _rebuilt(basis, features, accumulated.statistics() + more, both, settings)
     n_samples = basis.facts["n_samples"] + looked.n_seen
     parts = [*_fingerprints(basis), looked.fingerprint]
-    return replace(
-        found, facts={**found.facts, "n_samples": n_samples, "fingerprint": None, "merged": parts}
-    )
+    return replace(found, facts={**found.facts, "n_samples": n_samples, "fingerprint": None, "merged": parts})
 
 
 def merged(bases: Sequence[Basis], names: Sequence[str], settings: FitSettings) -> Basis:
@@ -164,8 +162,8 @@ def _refuse_same_rows(bases: Sequence[Basis], names: Sequence[str]) -> None:
         for fingerprint in _fingerprints(basis):
             if fingerprint in seen:
                 raise DataError(
-                    f"{name} holds rows that {seen[fingerprint]} holds too (fingerprint {fingerprint}), which "
-                    "would count twice; expected bases of different rows: leave one out"
+                    f"{name} holds rows that {seen[fingerprint]} holds too (fingerprint {fingerprint}), "
+                    "which would count twice; expected bases of different rows: leave one out"
                 )
         seen |= dict.fromkeys(_fingerprints(basis), name)
 

@@ -97,7 +97,7 @@ def test_tables_fit_the_terminal(
 ) -> None:
     """No figure is cut, and no line but a command to copy is wider than the terminal."""
     monkeypatch.setenv("COLUMNS", str(width))
-    arguments = [command.split()[0], "c.yaml"]
+    arguments = [command.split(maxsplit=1)[0], "c.yaml"]
     if command == "run again":
         run("run", "c.yaml")
     if command == "merge":
@@ -125,21 +125,21 @@ def test_components_are_told_as_brackets(run: Run, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize(
-    ("bound", "certified", "told"),
+    ("bound", "chance", "told"),
     [
-        ("probabilistic", True, ", but for a chance of 1e-06"),
-        ("sampled", False, ": an estimate, not certified"),
+        ("probabilistic", 1e-6, ", but for a chance of 1e-06"),
+        ("sampled", None, ": an estimate, not certified"),
     ],
 )
 def test_bounds_are_named_as_what_they_are(
-    bound: str, certified: bool, told: str, run: Run, capsys: pytest.CaptureFixture[str]
+    bound: str, chance: float | None, told: str, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Beside the trace a fit tells the bound that was asked for, its chance to fail, or that it is a guess."""
+    """Beside the trace a fit tells the bound that was asked for, its chance to fail, or that it is none."""
     settings = (f"nystrom.bound={bound}",)
     bounds = run("fit", "c.yaml", settings=settings)["result"]["landmarks"]["bounds"]
     assert [each["kind"] for each in bounds] == ["trace", bound]
-    assert bounds[1]["certified"] is certified
-    assert bounds[1].get("failure_probability") == (1e-6 if certified else None)
+    assert bounds[1]["certified"] is (chance is not None)
+    assert bounds[1].get("failure_probability") == chance
     assert main(["fit", "c.yaml", "--restart", "--quiet", "--set", *settings]) == 0
     assert f"{bound} bound" in (text := " ".join(capsys.readouterr().out.split()))
     assert told in text
@@ -157,7 +157,7 @@ def test_beyond_the_limits_an_approximation_is_offered(limit: str, run: Run) -> 
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_an_approximation_that_is_allowed_is_taken_with_its_reason(limit: str, run: Run) -> None:
-    """`auto` with `allow_approximate` takes landmarks where an exact fit is beyond a limit, and says which."""
+    """`auto` with `allow_approximate` takes landmarks where an exact fit is beyond a limit, and says so."""
     settings = ("solver.method=auto", "solver.allow_approximate=true", *LIMITS[limit])
     plan = run("plan", "c.yaml", "--shape", "1000000x5", settings=settings)["result"]
     assert plan["method"] == "nystrom"
