@@ -257,26 +257,31 @@ class FitPlan:
 
     def refusals(self) -> tuple[str, ...]:
         """Why this must not start: what does not fit, by how much, and the way out."""
+        return tuple(f"{excess}: {remedy}" for excess, remedy in self._excesses())
+
+    def excesses(self) -> tuple[str, ...]:
+        """What does not fit, and by how much."""
+        return tuple(excess for excess, _ in self._excesses())
+
+    def _excesses(self) -> list[tuple[str, str]]:
         f, limits, name = self.forecast, self.settings, self.settings.wording
         memory = self.memory_total(1)
         disk = f.disk_rows + f.disk_tiles + f.disk_vectors
-        found = []
+        found: list[tuple[str, str]] = []
         if memory > limits.memory_limit:
-            found.append(
-                f"needs {gib(memory)} of memory, {name('memory_limit')} is {gib(limits.memory_limit)}: "
-                f"{self._memory_remedy()}"
-            )
+            excess = f"needs {gib(memory)} of memory, {name('memory_limit')} is {gib(limits.memory_limit)}"
+            found.append((excess, self._memory_remedy()))
         if limits.disk_limit is not None and disk > limits.disk_limit:
             remedy = f"set {name('storage', 'recompute')} or raise" if f.disk_tiles else "raise"
             limit = name("disk_limit")
-            found.append(f"needs {gib(disk)} of disk, {limit} is {gib(limits.disk_limit)}: {remedy} {limit}")
+            excess = f"needs {gib(disk)} of disk, {limit} is {gib(limits.disk_limit)}"
+            found.append((excess, f"{remedy} {limit}"))
         hours = f.core_seconds / 3600
         if limits.core_hours is not None and hours > limits.core_hours:
             limit = name("core_hours")
-            found.append(
-                f"takes about {hours:.2g} hours of one core, {limit} is {limits.core_hours:g}: raise it"
-            )
-        return tuple(found)
+            excess = f"takes about {hours:.3g} hours of one core, {limit} is {limits.core_hours:g}"
+            found.append((excess, "raise it"))
+        return found
 
     def refusal(self) -> str:
         """All reasons why this must not start, and whether an approximation would; empty where it may."""
@@ -358,7 +363,7 @@ def _approximated_if_allowed(plan: FitPlan) -> FitPlan:
     other = plan.approximated()
     if other.refusals():
         return plan
-    why = "; ".join(plan.refusals())
+    why = " and ".join(plan.excesses())
     return replace(
         other,
         method_reason=f"approximated by {other.n_landmarks:,} landmarks, since an exact fit {why}",

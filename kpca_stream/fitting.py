@@ -84,7 +84,7 @@ class Fit:
             basis=found.basis,
             pairs=None,
             plan=plan,
-            counts=TileCounts(),
+            counts=TileCounts(resumed=found.passes_resumed),
             n_seen=looked.n_seen,
             n_distinct=looked.n_distinct,
             n_dropped=looked.n_dropped,

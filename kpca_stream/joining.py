@@ -13,7 +13,6 @@ from kpca_stream.approximation import drawn_rows
 from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.errors import DataError
 from kpca_stream.fitplan import FitSettings
-from kpca_stream.numerics.certificate import by_trace
 from kpca_stream.numerics.nystrom import FeatureMap, Statistics
 from kpca_stream.nystrom import Drawn, assembled, drawn_of
 from kpca_stream.preliminaries import check_weights
@@ -56,7 +55,8 @@ def with_rows(basis: Basis, source: Source, settings: FitSettings, *, weights: A
         both = _joined([_drawn(accumulated), drawn], [accumulated.total, more.total], n_drawn, settings.seed)
         found = _rebuilt(basis, features, accumulated.statistics() + more, both, settings)
     n_samples = basis.facts["n_samples"] + looked.n_seen
-    return replace(found, facts={**found.facts, "n_samples": n_samples, "fingerprint": None})
+    parts = [*_fingerprints(basis), looked.fingerprint]
+    return replace(found, facts={**found.facts, "n_samples": n_samples, "fingerprint": None, "merged": parts})
 
 
 def merged(bases: Sequence[Basis], names: Sequence[str], settings: FitSettings) -> Basis:
@@ -74,12 +74,13 @@ def merged(bases: Sequence[Basis], names: Sequence[str], settings: FitSettings) 
     Raises
     ------
     DataError
-        If one is exact, they differ in landmarks, kernel, columns or precision, or share their rows.
+        If one is exact, they differ in landmarks, kernel, columns or precision, or rows would count twice.
     """
     first = bases[0]
     parts = [accumulated_of(basis, name) for basis, name in zip(bases, names, strict=True)]
     for basis, name in zip(bases[1:], names[1:], strict=True):
         _refuse_other(first, names[0], basis, name)
+    _refuse_same_rows(bases, names)
     statistics = parts[0].statistics()
     for part in parts[1:]:
         statistics += part.statistics()
@@ -89,12 +90,16 @@ def merged(bases: Sequence[Basis], names: Sequence[str], settings: FitSettings) 
         n_drawn = drawn_rows(len(first.columns))
         drawn = _joined([_drawn(part) for part in parts], totals, n_drawn, settings.seed)
         found = _rebuilt(first, _features(first), statistics, drawn, settings)
-    facts = {
-        "n_samples": sum(basis.facts["n_samples"] for basis in bases),
-        "fingerprint": None,
-        "merged": [fingerprint for basis in bases for fingerprint in _fingerprints(basis)],
-    }
-    return replace(found, facts={**found.facts, **facts})
+    facts = [basis.facts for basis in bases]
+    return replace(
+        found,
+        facts={
+            **found.facts,
+            "n_samples": sum(each["n_samples"] for each in facts),
+            "fingerprint": None,
+            "merged": [fingerprint for basis in bases for fingerprint in _fingerprints(basis)],
+        },
+    )
 
 
 def _rebuilt(
@@ -102,7 +107,7 @@ def _rebuilt(
 ) -> Basis:
     K = features.kernel.matrix(features.landmarks, features.landmarks)
     made = assembled(features, K, statistics, drawn, settings, basis.columns)
-    certificate = asdict(by_trace(made.embedding.residual_trace))
+    certificate = asdict(made.certificate)
     return replace(made.basis, facts={**basis.facts, **made.basis.facts, "certificates": [certificate]})
 
 
@@ -152,21 +157,21 @@ def _refuse_other(first: Basis, first_name: str, other: Basis, name: str) -> Non
 
 
 def _refuse_same_rows(bases: Sequence[Basis], names: Sequence[str]) -> None:
-    holder: dict[str, str] = {}
+    seen: dict[str, str] = {}
     for basis, name in zip(bases, names, strict=True):
         for fingerprint in _fingerprints(basis):
-            if fingerprint in holder:
+            if fingerprint in seen:
                 raise DataError(
-                    f"{name} was fitted on the same rows as {holder[fingerprint]} (fingerprint "
-                    f"{fingerprint}), which would count twice; expected other rows: leave one out"
+                    f"{name} holds rows that {seen[fingerprint]} holds too (fingerprint {fingerprint}), "
+                    "which would count twice; expected bases of different rows: leave one out"
                 )
-            holder[fingerprint] = name
+        seen |= dict.fromkeys(_fingerprints(basis), name)
 
 
 def _fingerprints(basis: Basis) -> list[str]:
-    """Of the sets of rows that it was fitted on, as far as they are known."""
-    found = [basis.facts["fingerprint"], *basis.facts.get("merged", [])]
-    return [fingerprint for fingerprint in found if fingerprint]
+    """Of all sets of rows that a basis was made of, as far as they are known."""
+    facts = basis.facts
+    return [each for each in facts.get("merged", [facts["fingerprint"]]) if each is not None]
 
 
 def _differences(a: Basis, b: Basis) -> list[tuple[str, bool]]:
@@ -174,7 +179,7 @@ def _differences(a: Basis, b: Basis) -> list[tuple[str, bool]]:
         ("kernel", a.kernel.name != b.kernel.name or _numbers(a) != _numbers(b)),
         ("columns", a.columns != b.columns),
         ("precision", a.precision != b.precision),
-        ("means or scale of columns", not _same_preparation(a, b)),
+        ("means or scales of columns", not _same_preparation(a, b)),
         ("landmarks", not _same_landmarks(a, b)),
     ]
 

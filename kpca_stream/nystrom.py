@@ -71,10 +71,12 @@ class Drawn:
 
 @dataclass(frozen=True, eq=False)
 class Approximation:
-    """What a Nyström fit found: a basis, and how far its eigenvalues may be from the exact ones."""
+    """What a Nyström fit found, and whether it went on with what an earlier run had left."""
 
     basis: Basis
     certificates: tuple[Certificate, ...]
+    passes_resumed: int = 0
+    """1 where the sums, or a part of them, had been left by an earlier run."""
 
 
 def approximate(
@@ -108,8 +110,10 @@ def approximate(
     _check_definite(plan, kernel, looked)
     features = _features(plan, kernel, landmarks, K)
     row_pass = _row_pass(plan, features, looked, store, reporter)
-    seconds = plan.settings.checkpoint_seconds
-    statistics = accumulate(row_pass, features.centre, checkpoint_seconds=seconds)
+    seconds, restored = plan.settings.checkpoint_seconds, list[int]()
+    statistics = accumulate(
+        row_pass, features.centre, checkpoint_seconds=seconds, on_restored=restored.append
+    )
     drawn = drawn_of(kernel, looked, weights, statistics.total, plan.settings.seed)
     made = assembled(features, K, statistics, drawn, plan.settings, looked.columns)
     bound = _bound(plan, features, made, looked, store, reporter)
@@ -118,7 +122,7 @@ def approximate(
     basis = replace(made.basis, facts={**made.basis.facts, **_facts(plan, looked, certificates, landmarks)})
     if isinstance(kernel, Precomputed):
         basis = _over_all_rows(basis, landmarks[:, 0], looked.n_samples)
-    return Approximation(basis, certificates)
+    return Approximation(basis, certificates, len(restored))
 
 
 def brackets_of(basis: Basis) -> Array:
@@ -139,7 +143,7 @@ class Assembled:
     @property
     def certificate(self) -> Certificate:
         """The certain bound, which is free."""
-        return by_trace(self.embedding.residual_trace)
+        return by_trace(self.embedding.residual_trace + self.embedding.trace_rounding)
 
 
 def assembled(

@@ -79,6 +79,8 @@ class FitSummary:
     reused: bool
     """Nothing had to be done: this version was there already."""
     warnings: tuple[str, ...] = ()
+    method_reason: str = ""
+    """Why an approximation was taken, where that was chosen."""
     landmarks: Landmarks | None = None
     """Only of an approximate fit."""
 

@@ -48,6 +48,7 @@ def fit_summary(
         tiles_read=found.counts.read,
         tiles_repaired=len(found.counts.repaired),
         method=plan.method,
+        method_reason=plan.method_reason,
         n_passes=found.n_passes,
         passes_resumed=found.counts.resumed,
         eigenvalues=tuple(basis.eigenvalues.tolist()),

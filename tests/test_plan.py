@@ -127,6 +127,7 @@ class Weighing:
         self.sizes: list[int] = []
 
     def __call__(self, graph: Any, keys: Any, **_: Any) -> Any:
+        graph = graph.__dask_graph__()
         self.n_tasks += len(graph)
         self.sizes.append(len(dumps((graph, keys))))
         return [BlockProduct(np.zeros((1, 1)), np.zeros((1, 1)), TileCounts()) for _ in keys]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -69,34 +69,36 @@ def _data(console: Console, fit: FitSummary) -> None:
 
 
 def _gram(console: Console, fit: FitSummary) -> None:
+    title = "Gram matrix" if fit.landmarks is None else "Nyström"
     if fit.reused:
-        title = "Gram matrix" if fit.landmarks is None else "Nyström"
         _section(console, title, [("nothing to do", f"version {fit.version} was fitted already")])
         return
     if fit.landmarks is not None:
-        _section(console, "Nyström", _landmark_facts(fit, fit.landmarks))
+        _section(console, title, _landmark_facts(fit, fit.landmarks))
         return
     tiles = f"{fit.n_tiles:,} (edge {fit.tile_rows:,}): {fit.tiles_found:,} found, {fit.tiles_made:,} made"
     if fit.tiles_repaired:
         tiles += f", {fit.tiles_repaired:,} repaired"
-    passes = _count(fit.n_passes, "pass", "passes")
-    if fit.passes_resumed:
-        passes += f" ({fit.passes_resumed:,} resumed)"
     read = f", {_count(fit.tiles_read, 'tile', 'tiles')} read" if fit.tiles_read else ""
     facts = [
         ("tiles", tiles),
         ("storage", fit.storage + read),
-        ("solver", f"{fit.method}, {fit.precision}, {passes}"),
-        ("peak memory", size(fit.peak_memory)),
-        ("time", duration(fit.seconds)),
+        *_effort(fit),
     ]
-    _section(console, "Gram matrix", facts)
+    _section(console, title, facts)
 
 
 def _landmark_facts(fit: FitSummary, used: Landmarks) -> list[Fact]:
+    reason = [("reason", fit.method_reason)] if fit.method_reason else []
+    return [*reason, *_quality(used), *_effort(fit)]
+
+
+def _effort(fit: FitSummary) -> list[Fact]:
+    passes = _count(fit.n_passes, "pass", "passes")
+    if fit.passes_resumed:
+        passes += f" ({fit.passes_resumed:,} resumed)"
     return [
-        *_quality(used),
-        ("solver", f"{fit.method}, {fit.precision}"),
+        ("solver", f"{fit.method}, {fit.precision}, {passes}"),
         ("peak memory", size(fit.peak_memory)),
         ("time", duration(fit.seconds)),
     ]
@@ -131,30 +133,26 @@ def _merge(console: Console, result: MergeSummary) -> None:
 
 
 def _components(console: Console, fit: FitSummary | MergeSummary) -> None:
-    shares = fit.explained_variance_ratio
-    last, cells = _last_column(fit)
-    columns = {
-        "component": [str(index) for index in range(1, len(shares) + 1)],
-        "eigenvalue": [f"{value:.6g}" for value in fit.eigenvalues],
-        "explained": [f"{share:.2%}" for share in shares],
-        "cumulative": [f"{total:.2%}" for total in itertools.accumulate(shares)],
-        last: cells,
-    }
-    for least in ("cumulative", "explained"):  # a number is shown whole or not at all
-        if console.measure(_columns(columns)).maximum + 2 > console.width:
-            del columns[least]
     _title(console, "Components")
-    _indented(console, _columns(columns))
+    table = _component_table(fit, ("component", "eigenvalue", "explained", "cumulative"))
+    if console.measure(table).maximum > console.width - 2:
+        table = _component_table(fit, ("no.", "eigenvalue", "share"))
+    _indented(console, table)
     if len(fit.eigenvalues) > MAX_COMPONENTS:
         console.print(f"  and {len(fit.eigenvalues) - MAX_COMPONENTS} more: --json lists all")
 
 
-def _columns(columns: Mapping[str, Sequence[str]]) -> Table:
+def _component_table(fit: FitSummary | MergeSummary, names: tuple[str, ...]) -> Table:
+    """The first components; a cumulative share only where there is a fourth name."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for name in columns:
+    last, cells = _last_column(fit)
+    for name in (*names, last):
         table.add_column(name, justify="right", no_wrap=True)
-    for row in itertools.islice(zip(*columns.values(), strict=True), MAX_COMPONENTS):
-        table.add_row(*row)
+    shares = fit.explained_variance_ratio
+    rows = zip(fit.eigenvalues, shares, itertools.accumulate(shares), cells, strict=True)
+    for index, (value, share, total, cell) in enumerate(itertools.islice(rows, MAX_COMPONENTS), start=1):
+        values = (f"{index}", f"{value:.6g}", f"{share:.2%}", f"{total:.2%}")
+        table.add_row(*values[: len(names)], cell)
     return table
 
 
@@ -200,8 +198,7 @@ def _plan(console: Console, plan: Plan) -> None:
         ("rows x columns", f"{plan.n_samples:,} x {plan.n_features:,}"),
         ("kernel", plan.kernel),
         ("solver", f"{plan.method}, {plan.precision}, {_count(plan.passes, 'pass', 'passes')}"),
-        *([("storage", plan.storage)] if plan.n_landmarks is None else []),
-        _units(plan),
+        *_units(plan),
         ("evaluations", f"{plan.evaluations:,} of the kernel"),
         ("time", f"about {duration(plan.seconds)}"),
     ]
@@ -222,11 +219,12 @@ def _plan(console: Console, plan: Plan) -> None:
         _section(console, title, facts)
 
 
-def _units(plan: Plan) -> Fact:
+def _units(plan: Plan) -> list[Fact]:
     tasks = _count(plan.n_tasks, "task", "tasks")
     if plan.n_landmarks is not None:
-        return "landmarks", f"{plan.n_landmarks:,} in {tasks}"
-    return "tiles", f"{plan.n_tiles:,} (edge {plan.tile_rows:,}) in {tasks}"
+        return [("landmarks", f"{plan.n_landmarks:,} at most, rows in {tasks}")]
+    tiles = f"{plan.n_tiles:,} (edge {plan.tile_rows:,}) in {tasks}"
+    return [("storage", plan.storage), ("tiles", tiles)]
 
 
 def _verify(console: Console, report: VerifyReport) -> None:

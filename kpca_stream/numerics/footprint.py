@@ -42,7 +42,8 @@ def start_bytes(shape: Shape, n_landmarks: int, merging_bytes: int) -> int:
     n_sampled = min(shape.n_samples, SAMPLE_ROWS)
     sample = n_sampled * shape.row_bytes
     pairs = 9 * n_sampled**2 if shape.kernel in ("rbf", "laplacian") else 0
-    landmarks = 4 * 8 * n_landmarks**2 + 3 * shape.n_samples * shape.width * 8
+    block = 3 * shape.n_samples * shape.width * 8
+    landmarks = 4 * 8 * n_landmarks**2 + block if n_landmarks else 0
     return IMPORT_BYTES + sample + max(sample + pairs, MERGING_COPIES * merging_bytes, landmarks)
 
 

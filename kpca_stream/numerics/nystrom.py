@@ -266,6 +266,8 @@ class Embedding:
         tr(K − K̂), of the weighted rows: how much of Σ w k(x, x) is beyond the landmarks.
     trace_bound : float
         At least the trace of the centred Gram matrix.
+    trace_rounding : float
+        How far rounding may have moved the residual trace: as for all eigenvalues together.
     """
 
     eigenvalues: Array
@@ -276,6 +278,7 @@ class Embedding:
     grand_mean: float
     residual_trace: float
     trace_bound: float
+    trace_rounding: float
 
     def leading(self, n_components: int) -> Embedding:
         """The first components."""
@@ -314,6 +317,7 @@ def embed(features: FeatureMap, statistics: Statistics) -> Embedding:
         grand_mean=float(u @ Ku) + 2 * float(Ku @ towards) + centre,
         residual_trace=residual_trace,
         trace_bound=residual_trace + spread,
+        trace_rounding=float(rounding.sum()),
     )
 
 

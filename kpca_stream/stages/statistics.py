@@ -131,6 +131,7 @@ def accumulate(
     *,
     name: str = "statistics",
     checkpoint_seconds: float = passes.COMMIT_SECONDS,
+    on_restored: Callable[[int], None] | None = None,
 ) -> Statistics:
     """Statistics of all rows, in one pass: n·m kernel values.
 
@@ -144,6 +145,8 @@ def accumulate(
         Of the checkpoint.
     checkpoint_seconds : float
         Least time between two checkpoints.
+    on_restored : callable, optional
+        Is told how many tasks an earlier run had left done, where it had any.
 
     Raises
     ------
@@ -153,6 +156,8 @@ def accumulate(
     centre, n_tasks = representable(centre), len(row_pass.tasks)
     ledger = _ledger(row_pass, centre, name)
     held, first = ledger.restored() or (_arrays(Statistics.nothing(centre)), 0)
+    if first and on_restored is not None:
+        on_restored(first)
     total, tau, offset = held["scalars"].tolist()
     sums = Statistics(total, held["s"], held["G"], tau, offset, centre)
     if first < n_tasks:
