@@ -53,11 +53,15 @@ def _approximates(model: Any) -> bool:
 
 
 class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Kernel principal component analysis, exact, for data that need not fit in memory.
+    """Kernel principal component analysis for data that need not fit in memory; exact, or by landmarks.
 
     K̃ a_j = μ_j a_j for the centred kernel matrix K̃ = H K H (Schölkopf, Smola and Müller 1998, Nonlinear
     component analysis as a kernel eigenvalue problem, section 2); scores of a row x are
     z_j(x) = a_jᵀ(k(x) − m)/√μ_j, m the row means of K.
+
+    With ``eigen_solver="nystrom"`` rows are compared with some landmarks only, in one pass: eigenvalues are
+    then at most the exact ones, and `eigenvalue_bounds_` tells by how much. Such a model takes more rows with
+    `partial_fit`, and keeps its kernel and landmarks meanwhile.
 
     Takes what scikit-learn's ``KernelPCA`` takes, with the same meanings, but for these refusals: parameters
     that make a kernel indefinite or empty (γ ≤ 0; a negative ``coef0`` or a fractional ``degree`` of "poly"),

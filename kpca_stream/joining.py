@@ -84,7 +84,6 @@ def merged(bases: Sequence[Basis], names: Sequence[str], settings: FitSettings) 
     statistics = parts[0].statistics()
     for part in parts[1:]:
         statistics += part.statistics()
-    _refuse_same_rows(bases, names)
     with single_threaded_blas():
         totals = [part.total for part in parts]
         n_drawn = drawn_rows(len(first.columns))

@@ -66,13 +66,14 @@ def _basis_to_join(config: Config, path: Path) -> Basis:
 def _refuse_other_kernel(config: Config, basis: Basis, path: Path) -> None:
     """A rule for gamma, or none, takes what the basis has."""
     asked, kernel = config.kernel, basis.kernel
+    name = getattr(kernel, "label", kernel.name)
     found = {key: getattr(kernel, key) for key in KERNEL_NUMBERS if hasattr(kernel, key)}
-    given = {key: getattr(asked, key) for key in found} if asked.name == kernel.name else {}
+    given = {key: getattr(asked, key) for key in found} if asked.name == name else {}
     if "gamma" in given and not isinstance(asked.gamma, int | float):
         given["gamma"] = found["gamma"]
-    if asked.name != kernel.name or given != found:
+    if asked.name != name or given != found:
         raise ConfigError(
-            f"kernel: got {_told(asked.name, given)}, expected that of {path}, {_told(kernel.name, found)}, "
+            f"kernel: got {_told(asked.name, given)}, expected that of {path}, {_told(name, found)}, "
             "since its landmarks are taken; change the kernel, or choose other landmarks"
         )
 

@@ -112,7 +112,7 @@ def settings_of(config: Config) -> FitSettings:
     _make_importable()
     kernel, solver, gram = config.kernel, config.solver, config.gram
     return FitSettings(
-        kernel=KernelSpec(kernel.name, kernel.gamma, kernel.degree, kernel.coef0),
+        kernel=_kernel_spec(config),
         n_components=solver.n_components,
         max_components=solver.max_components,
         method=solver.method,
@@ -136,10 +136,16 @@ def settings_of(config: Config) -> FitSettings:
     )
 
 
+def _kernel_spec(config: Config) -> KernelSpec:
+    kernel = config.kernel
+    return KernelSpec(kernel.name, kernel.gamma, kernel.degree, kernel.coef0)
+
+
 def check_function(config: Config) -> None:
     """Find the kernel where it is a function of one's own, or raise `ConfigError`."""
     if is_function_name(config.kernel.name):
-        make_kernel(settings_of(config).kernel, Preparation(), gamma=0.0)
+        _make_importable()
+        make_kernel(_kernel_spec(config), Preparation(), gamma=0.0)
 
 
 def fit_name(settings: FitSettings, looked: Sweep, source: Source) -> str:

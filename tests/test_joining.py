@@ -94,6 +94,23 @@ def test_a_scale_is_taken_with_the_landmarks(tmp_path: Path) -> None:
     assert open_basis(tmp_path / "m.zarr").total_weight == len(X)
 
 
+def test_functions_of_ones_own_are_joined_by_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A basis of a function found by its name lends its landmarks, and merges; for another it does not."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "lent.py").write_text("def dot(X, Y):\n    return X @ Y.T\n\n\nother = dot\n")
+    kernel = {"name": "lent:dot", "gamma": None}
+    first = fitted(tmp_path, "first", "0:200", kernel=kernel)
+    second = joined(tmp_path, first, "second", "200:", kernel=kernel)
+    merge_bases([Path(first.basis), Path(second.basis)], tmp_path / "m.zarr")
+    linear = np.linalg.eigvalsh((X - X.mean(axis=0)).T @ (X - X.mean(axis=0)))[::-1][:3]
+    np.testing.assert_allclose(open_basis(tmp_path / "m.zarr").eigenvalues, linear, rtol=1e-9)
+    with pytest.raises(ConfigError, match=r"got lent:other, expected that of .*, lent:dot, since"):
+        joined(tmp_path, first, "third", "200:", kernel={"name": "lent:other", "gamma": None})
+
+
 def test_other_data_have_other_means(tmp_path: Path) -> None:
     """Bases that were fitted each for itself differ in landmarks, and in the means taken off first."""
     first, second = fitted(tmp_path, "first", "0:200"), fitted(tmp_path, "second", "200:")
