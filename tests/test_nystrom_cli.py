@@ -62,7 +62,6 @@ def test_real_data_are_planned_fitted_and_scored(run: Run) -> None:
     fit = run("fit", "c.yaml")["result"]
     assert fit["landmarks"]["n_landmarks"] <= 300
     assert fit["eigenvalues"][0] == pytest.approx(65.475, rel=2e-3)
-    assert fit["peak_memory"] < 1.5 * plan["memory_total"]
     assert run("score", "c.yaml")["result"]["n_rows"] == 360
 
 

@@ -91,7 +91,7 @@ def test_tables_in_any_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> 
             assert "but for a chance of 1e-06" in words
             assert "at most" in words
         else:
-            assert "landmarks 60 in 1 task" in words
+            assert "landmarks 60 at most, rows in 1 task" in words
 
 
 @pytest.mark.parametrize("bound", ["probabilistic", "sampled"])
@@ -220,8 +220,9 @@ def test_what_merge_refuses(capfd: pytest.CaptureFixture[str]) -> None:
         assert (found, err.count("\n")) == (code, 1)
         assert part in printed["error"]["message"]
     assert told(capfd, "merge", first, first, "--into", first)[0] == 2
+    rest = fitted(capfd, "rest", data__train__rows='"0:100"', nystrom__landmarks=f"{{basis: {first}}}")
     flip(next(path for path in (Path(first) / "products" / "c").rglob("*") if path.is_file()))
-    found, printed, _ = told(capfd, "merge", first, first, "--into", "m.zarr")
+    found, printed, _ = told(capfd, "merge", first, rest, "--into", "m.zarr")
     assert found == 65
     assert "damaged" in printed["error"]["message"] or "changed" in printed["error"]["message"]
     assert not Path("m.zarr").exists()

@@ -55,8 +55,8 @@ class ParquetTable(FileTable):
         return max(np.diff(self.offsets).tolist())
 
     def reading_bytes(self, picked: tuple[int, ...]) -> int:
-        """A dictionary and a page of each column, packed and unpacked, but no more than a row group."""
-        return min(len(picked) * 4 * _PAGE_BYTES, 2 * self.group_bytes)
+        """A dictionary and a page of each column, packed and unpacked, but no more than some row groups."""
+        return min(len(picked) * 4 * _PAGE_BYTES, 5 * self.group_bytes)
 
     def read_pieces(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
         """Decode small batches, cast to the narrowest common type of floats."""
