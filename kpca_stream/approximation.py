@@ -78,4 +78,4 @@ def most_landmarks(settings: NystromSettings, n_samples: int) -> int:
     if settings.given is None:
         return min(settings.n_landmarks, n_samples)
     # An empty array, or a single number, is refused where the data are known.
-    return max(1, min(np.atleast_1d(settings.given).shape[0], n_samples))
+    return max(1, min(len(np.atleast_1d(settings.given)), n_samples))

@@ -400,5 +400,5 @@ def test_what_partial_fit_refuses() -> None:
     for wrong in (np.zeros((0, 6)), np.zeros((4, 5)), np.zeros(6), 7.0):
         with pytest.raises(ConfigError, match=r"landmarks: got an array of shape .*expected real numbers"):
             model(landmarks=wrong).fit(X)
-    with pytest.raises(ConfigError, match="got a sum of 0.5"):
+    with pytest.raises(ConfigError, match=r"got a sum of 0\.5"):
         model(landmarks=X[:60]).partial_fit(X[:5], sample_weight=np.full(5, 0.1))
