@@ -75,4 +75,7 @@ def most_landmarks(settings: NystromSettings, n_samples: int) -> int:
     """No more than there are rows; of one's own as many as they are."""
     if settings.like is not None:
         return settings.like.n_rows
-    return min(settings.n_landmarks if settings.given is None else len(settings.given), n_samples)
+    if settings.given is None:
+        return min(settings.n_landmarks, n_samples)
+    # An empty array, or a single number, is refused where the data are known.
+    return max(1, min(len(np.atleast_1d(settings.given)), n_samples))

@@ -473,7 +473,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return da.map_blocks(pad, scores, dtype=scores.dtype, chunks=chunks, meta=meta)
 
     def _as_output(self, scores: Any) -> Any:
-        return scores.astype(np.float32) if self._model.precision == "float32" else scores
+        # That which was asked for: landmarks may need similarities in another one.
+        asked = self._model.basis.facts["precision"]
+        return scores.astype(np.float32) if asked == "float32" else scores
 
 
 def _without(work: TemporaryFolder, basis: Basis) -> Basis:

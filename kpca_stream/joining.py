@@ -45,7 +45,7 @@ def with_rows(basis: Basis, source: Source, settings: FitSettings, *, weights: A
     """
     accumulated = accumulated_of(basis, "the model")
     with single_threaded_blas():
-        check_weights(weights, source.n_samples)
+        check_weights(weights, source.n_samples, held=accumulated.total)
         n_drawn = drawn_rows(source.n_features)
         looked = sweep(source, seed=settings.seed, n_drawn=n_drawn, weights=weights)
         features = _features(basis)

@@ -78,7 +78,7 @@ def pool_of(plan: FitPlan, looked: Sweep) -> Array:
 def _chosen(plan: FitPlan, kernel: Kernel, looked: Sweep, reporter: Reporter) -> Array:
     settings = plan.settings.nystrom
     if isinstance(kernel, Precomputed):
-        return _positions(plan, kernel, looked, reporter)[:, None]
+        return np.sort(_positions(plan, kernel, looked, reporter))[:, None]
     if settings.like is not None and settings.like.rows is not None:
         return settings.like.rows.load()
     if settings.given is not None:

@@ -119,8 +119,11 @@ def _merging(source: Source, settings: FitSettings, refusal: ConfigError | None)
     return replace(settings.merging, refusal=refusal)
 
 
-def check_weights(weights: Array | None, n_samples: int) -> None:
-    """Refuse weights that are not one positive number for each row, or that count less than one row."""
+def check_weights(weights: Array | None, n_samples: int, *, held: float = 0.0) -> None:
+    """Refuse weights that are not one positive number for each row, or that count less than one row.
+
+    Rows that are added to others may count less: `held` is the weight of those.
+    """
     if weights is None:
         return
     if weights.shape != (n_samples,) or not np.isfinite(weights).all() or (weights <= 0).any():
@@ -128,7 +131,7 @@ def check_weights(weights: Array | None, n_samples: int) -> None:
             f"sample_weight: got shape {weights.shape} with values from {weights.min(initial=np.inf):.3g}, "
             f"expected {n_samples} finite numbers > 0, one for each row"
         )
-    if weights.sum() < 1 + 1e-6:
+    if held + weights.sum() < 1 + 1e-6:
         raise ConfigError(
             f"sample_weight: got a sum of {weights.sum():.3g}, expected more than 1, since a weight counts "
             "copies of its row; multiply them by the number of rows if they were normalised"

@@ -13,12 +13,15 @@ import reference
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.decomposition import PCA
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kpca_stream import KernelPCA, load_basis
 from kpca_stream.approximation import NystromSettings
 from kpca_stream.errors import ConfigError, ConvergenceError, DataError, KpcaStreamWarning
 from kpca_stream.fitting import FitSettings, fit
+from kpca_stream.numerics.forecast import Shape
 from kpca_stream.numerics.resolve import KernelSpec
+from kpca_stream.numerics.rowcut import RowCut
 from kpca_stream.storage.source import open_source
 from kpca_stream.telemetry import silent
 from kpca_stream.verification import verify_store
@@ -42,6 +45,18 @@ def model(n_components: Any = 4, **changes: Any) -> KernelPCA:
 
 def exact_values(X: Array, weights: Array | None = None, gamma: float = 0.05) -> Array:
     return reference.spectrum(reference.kernel("rbf", X, X, gamma=gamma), weights)
+
+
+@parametrize_with_checks(  # type: ignore[untyped-decorator]
+    [KernelPCA(2, kernel="rbf", eigen_solver="nystrom", n_landmarks=5)],
+    expected_failed_checks=lambda _: {
+        "check_sample_weight_equivalence_on_dense_data": "weights change which landmarks are chosen"
+    },
+)
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learns_checks(estimator: KernelPCA, check: Any) -> None:
+    """All checks that scikit-learn has for estimators pass, but for weights where landmarks are chosen."""
+    check(estimator)
 
 
 def test_all_rows_as_landmarks_give_exact_kernel_pca() -> None:
@@ -121,6 +136,43 @@ def test_rows_added_later_count_as_if_fitted_at_once(*, weighted: bool) -> None:
     np.testing.assert_allclose(found.explained_variance_ratio_, expected.explained_variance_ratio_, rtol=1e-9)
 
 
+def test_rows_may_come_one_by_one() -> None:
+    """Weighted rows that are added each for itself count as if they had come together."""
+    X, w = clusters(90), np.random.default_rng(3).uniform(0.5, 3, 90)
+    found = model(landmarks=X[:60]).partial_fit(X[:70], sample_weight=w[:70])
+    for row in range(70, 90):
+        found.partial_fit(X[row : row + 1], sample_weight=w[row : row + 1])
+    expected = model(landmarks=X[:60]).fit(X, sample_weight=w)
+    np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=1e-10)
+    np.testing.assert_allclose(found.eigenvalue_bounds_, expected.eigenvalue_bounds_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1000.0])
+def test_single_precision_keeps_the_leading_eigenvalues(offset: float) -> None:
+    """Of float32 rows ten components are kept, to 1e-4 of what float64 makes of the same landmarks."""
+    X = (clusters(5000, 10) + offset).astype(np.float32)
+    found = model(10, precision="float32", n_landmarks=200, gamma=0.02).fit(X)
+    rows = X.astype(np.float64)
+    expected = model(10, landmarks=found.X_fit_, gamma=0.02).fit(rows)
+    assert len(found.eigenvalues_) == 10
+    np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_, rtol=1e-4)
+    exact = np.linalg.eigvalsh(reference.centred(reference.kernel("rbf", rows[::10], rows[::10], gamma=0.02)))
+    sampled = model(10, precision="float32", n_landmarks=200, gamma=0.02).fit(X[::10])
+    low, high = sampled.eigenvalue_bounds_.T
+    assert ((low <= exact[::-1][:10]) & (exact[::-1][:10] <= high)).all()
+
+
+@pytest.mark.parametrize("precision", ["auto", "float64"])
+@pytest.mark.parametrize(("n_samples", "n_landmarks"), [(300, 250), (6000, 10)])
+def test_scores_are_of_the_type_of_the_rows(n_samples: int, n_landmarks: int, precision: str) -> None:
+    """Float32 rows have float32 scores, and others float64 ones, whatever the landmarks needed."""
+    X = clusters(n_samples)
+    found = model(2, precision=precision, n_landmarks=n_landmarks)
+    assert found.fit_transform(X).dtype == np.float64
+    asked = np.float32 if precision == "auto" else np.float64
+    assert found.fit_transform(X.astype(np.float32)).dtype == asked
+
+
 def test_a_weight_of_two_is_a_row_twice() -> None:
     """Integer weights give what repeated rows give, thresholds aside; so does merging them."""
     X = clusters(200)
@@ -159,15 +211,37 @@ def test_the_explained_ratio_is_a_lower_bound() -> None:
         assert told <= spectrum[:4].sum() / spectrum.sum() + 1e-12
 
 
+def many() -> Array:
+    """Rows that a pass by 300 landmarks cuts into several tasks."""
+    X = clusters(40_000, 4)
+    cut = RowCut.of(Shape(*X.shape, 1, "rbf", 8), 300)
+    assert len(X) > 3 * cut.task_rows
+    return X
+
+
 @pytest.mark.parametrize("n_workers", [2, 4])
-def test_any_number_of_workers_gives_the_same_bits(n_workers: int) -> None:
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_any_number_of_workers_gives_the_same_bits(n_workers: int, precision: str) -> None:
     """The sums are folded in the order of the rows, whoever made them."""
-    X = clusters(30_000, 4).astype(np.float32)
+    X = many()
     one, more = (
-        model(n_jobs=n, precision="float32", n_landmarks=100, tol=0.1).fit(X) for n in (1, n_workers)
+        model(n_jobs=n, precision=precision, landmarks=X[:300], tol=0.1).fit(X) for n in (1, n_workers)
     )
     assert np.array_equal(one.eigenvalues_, more.eigenvalues_)
     assert np.array_equal(one.transform(X[:50]), more.transform(X[:50]))
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("storage", ["memory", "zarr"])
+def test_processes_give_the_same_bits_as_threads(two_processes: Any, storage: str) -> None:
+    """On two local processes a fit, and rows added to it, come to the bits that one thread comes to."""
+    assert two_processes.status == "running"
+    X = many()
+    found = model(landmarks="kmeans", n_landmarks=300, storage=storage).fit(X).partial_fit(X[:10_000])
+    alone = model(landmarks="kmeans", n_landmarks=300, n_jobs=1).fit(X).partial_fit(X[:10_000])
+    assert np.array_equal(found.X_fit_, alone.X_fit_)
+    assert np.array_equal(found.eigenvalues_, alone.eigenvalues_)
+    assert np.array_equal(found.transform(X[:50]), alone.transform(X[:50]))
 
 
 @pytest.mark.parametrize("landmarks", ["auto", "kmeans", "rpcholesky", "uniform"])
@@ -281,7 +355,7 @@ def test_saved_pickled_and_cloned_models_are_the_same(tmp_path: Path) -> None:
     assert np.array_equal(load_basis(tmp_path / "b.zarr").transform(new), found.transform(new))
     report = verify_store(tmp_path / "b.zarr", silent())
     assert report.ok
-    assert {"orthogonality", "centring", "centre", "trace"} <= {check.name for check in report.checks}
+    assert {"eigenpairs", "centring", "centre", "trace"} <= {check.name for check in report.checks}
     again = pickle.loads(pickle.dumps(found))  # noqa: S301  made here
     again.partial_fit(X[600:])
     np.testing.assert_array_equal(again.transform(new), found.partial_fit(X[600:]).transform(new))
@@ -323,3 +397,8 @@ def test_what_partial_fit_refuses() -> None:
         model(n_landmarks=0).fit(X)
     with pytest.raises(ConfigError, match="landmarks: got 'kmean'"):
         model(landmarks="kmean").fit(X)
+    for wrong in (np.zeros((0, 6)), np.zeros((4, 5)), np.zeros(6), 7.0):
+        with pytest.raises(ConfigError, match=r"landmarks: got an array of shape .*expected real numbers"):
+            model(landmarks=wrong).fit(X)
+    with pytest.raises(ConfigError, match=r"got a sum of 0\.5"):
+        model(landmarks=X[:60]).partial_fit(X[:5], sample_weight=np.full(5, 0.1))
