@@ -71,7 +71,7 @@ def test_run_fits_publishes_and_scores(capfd: pytest.CaptureFixture[str]) -> Non
     assert again["result"]["landmarks"] == landmarks
     code, report, _ = told(capfd, "verify", fit["basis"])
     assert code == 0
-    assert len(report["result"]["checks"]) == 6
+    assert {"eigenpairs", "residual trace"} <= {check["name"] for check in report["result"]["checks"]}
 
 
 @pytest.mark.parametrize("width", [40, 80])
