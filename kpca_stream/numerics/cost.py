@@ -13,13 +13,15 @@ from kpca_stream.numerics.tiles import TileGrid
 
 STORING_COST = 2.0
 """How much faster than computing again reading must be to be worth the writing and the disk."""
+CONTENTION = 1.5
+"""How much longer than nominal products with a block take where tasks share the memory's bandwidth."""
 DIGITS_OF_A_PASS = 2.0
 """That a pass adds to a residual, once there is a block near the eigenvectors."""
 EXACT_DIGITS = 10.0
 """That the first float64 pass of a mixed solve brings."""
 
 # Nominal rates, of one core but for those of the caller.
-START_SECONDS = 0.2
+START_SECONDS = 0.3
 PROCESS_SECONDS = 2.0
 """Until the processes of a cluster have imported what their first tasks need."""
 ROW_VALUES_PER_SECOND = 5.0e7
@@ -31,15 +33,16 @@ LAPACK_FLOPS_PER_SECOND = 6.0e10
 class Cost:
     """What a fit will take; bytes and seconds.
 
-    ``memory_start`` and ``memory_client`` are those of the calling process, imports included, before and
-    during the passes; ``memory_row_task`` and ``memory_task`` those of one task, and ``memory_sums`` what it
-    leaves to the caller.
+    ``memory_start``, ``memory_rows`` and ``memory_client`` are those of the calling process, imports
+    included, while the kernel is resolved, while tasks look at rows, and during the passes;
+    ``memory_row_task`` and ``memory_task`` those of one task, ``memory_sums`` what it leaves to the caller.
     """
 
     disk_rows: int
     disk_tiles: int
     disk_vectors: int
     memory_start: int
+    memory_rows: int
     memory_client: int
     memory_row_task: int
     memory_task: int
@@ -60,10 +63,12 @@ class Cost:
         No more than `at_once` tasks of the passes are alive in a process.
         """
         if not n_processes:
+            rows = self.memory_rows + self.memory_row_task * n_workers
             passes = self.memory_client + self.memory_tiles + self.memory_task * min(n_workers, at_once)
-            return max(self.memory_start + self.memory_row_task * n_workers, passes)
+            return max(self.memory_start, rows, passes)
         threads = -(-n_workers // n_processes)
-        caller = max(self.memory_start, self.memory_client + 2 * n_workers * self.memory_sums)
+        passes = self.memory_client + 2 * n_workers * self.memory_sums
+        caller = max(self.memory_start, self.memory_rows, passes)
         tiles = -(-self.memory_tiles // n_processes)
         tasks = max(self.memory_row_task * threads, tiles + self.memory_task * min(threads, at_once))
         return footprint.CLUSTER_BYTES + max(caller, footprint.IMPORT_BYTES + tasks)
@@ -114,16 +119,18 @@ def cost(shape: Shape, grid: TileGrid, given: Circumstances) -> Cost:
     share = 1 - held / grid.n_values  # of the tiles, that is not in memory
     again = (coarse - 1) * share if given.storage == "recompute" else 0.0
     vectors = 0 if dense else footprint.vectors_on_disk(shape, coarse + fine, has_start=given.n_landmarks > 0)
+    parser = footprint.PARSER_BYTES if given.stored_itemsize else 0
     return Cost(
         disk_rows=footprint.rows_on_disk(shape, given.stored_itemsize),
         disk_tiles=footprint.tile_bytes(grid, shape) if given.storage == "zarr" else 0,
         disk_vectors=(vectors or footprint.means_on_disk(shape)) if given.with_store else 0,
-        memory_start=footprint.start_bytes(shape, given.n_landmarks, given.merging_bytes),
-        memory_client=footprint.client_bytes(shape, given.method, given.max_columns),
+        memory_start=parser + footprint.start_bytes(shape),
+        memory_rows=parser + footprint.rows_bytes(shape, given.n_landmarks, given.merging_bytes),
+        memory_client=parser + footprint.client_bytes(shape, given.method, given.max_columns),
         memory_row_task=footprint.row_task_bytes(
             shape,
             given.n_landmarks,
-            given.reading_bytes + (footprint.PARSER_BYTES if given.stored_itemsize else 0),
+            given.reading_bytes,
         ),
         memory_task=footprint.task_bytes(shape, grid, given.storage),
         memory_sums=footprint.sums_bytes(shape, grid),
@@ -142,7 +149,7 @@ def passes_of(shape: Shape, tol: float, *, has_start: bool) -> tuple[int, int]:
     coarse = min(digits, 6.0) if shape.mixed else digits
     first = 1 if has_start else 3
     further = max(0.0, digits - EXACT_DIGITS) / DIGITS_OF_A_PASS
-    return max(2, round(first + coarse / DIGITS_OF_A_PASS)), (1 + round(further) if shape.mixed else 0)
+    return max(2, int(first + coarse / DIGITS_OF_A_PASS)), (1 + round(further) if shape.mixed else 0)
 
 
 def _value_seconds(shape: Shape, storage: str, coarse: int, fine: int, share: float) -> float:
@@ -152,8 +159,8 @@ def _value_seconds(shape: Shape, storage: str, coarse: int, fine: int, share: fl
     return (
         shape.evaluation_seconds
         + (coarse - 1) * share * again.get(storage, 0.0)
-        + 2 * coarse * shape.multiplication_seconds
-        + fine * (precise.evaluation_seconds + 2 * precise.multiplication_seconds)
+        + coarse * CONTENTION * shape.multiplication_seconds
+        + fine * (precise.evaluation_seconds + CONTENTION * precise.multiplication_seconds)
     )
 
 

@@ -13,12 +13,13 @@ from kpca_stream.numerics.forecast import (
     Shape,
     rows_at_once,
 )
+from kpca_stream.numerics.kernels.base import FEW_ROWS
 from kpca_stream.numerics.multiply import STRIP_ROWS
 from kpca_stream.numerics.tiles import TileGrid
 
-IMPORT_BYTES = 145 * 2**20
+IMPORT_BYTES = 155 * 2**20
 """A process that has imported all that a fit uses."""
-CLUSTER_BYTES = 16 * 2**20
+CLUSTER_BYTES = 24 * 2**20
 """What Dask's server takes besides, in the caller of worker processes and in each of these."""
 PARSER_BYTES = 32 * 2**20
 """Libraries that parse files, and what they keep."""
@@ -34,17 +35,25 @@ MERGING_COPIES = 4
 CHUNK_ROWS = 2048
 DESCRIPTION_BYTES = 2500
 SCORED_ROWS = 4096
-"""Rows that are scored at once."""
+SCORED_BYTES = 4 * 2**20
+"""Rows that are scored at once, and what they take at most."""
 
 
-def start_bytes(shape: Shape, n_landmarks: int, merging_bytes: int) -> int:
-    """The caller before the first pass: merging, the kernel of all pairs of a sample, or landmarks."""
+def start_bytes(shape: Shape) -> int:
+    """The caller while the kernel is resolved: a sample, prepared too, and the kernel of all its pairs."""
     n_sampled = min(shape.n_samples, SAMPLE_ROWS)
-    sample = n_sampled * shape.row_bytes
-    pairs = 9 * n_sampled**2 if shape.kernel in ("rbf", "laplacian") else 0
-    block = 3 * shape.n_samples * shape.width * 8
-    landmarks = 4 * 8 * n_landmarks**2 + block if n_landmarks else 0
-    return IMPORT_BYTES + sample + max(sample + pairs, MERGING_COPIES * merging_bytes, landmarks)
+    pairs = 0
+    if shape.kernel in ("rbf", "laplacian"):
+        # Values and a mask of them; both sides of a block, and one more under way, in three forms each.
+        pairs = 9 * n_sampled**2 + 9 * min(FEW_ROWS, n_sampled) * shape.row_bytes
+    return IMPORT_BYTES + 2 * n_sampled * shape.row_bytes + pairs
+
+
+def rows_bytes(shape: Shape, n_landmarks: int, merging_bytes: int) -> int:
+    """The caller while tasks look at rows: the samples that it joins, what it merges, or landmarks."""
+    samples = 2 * min(shape.n_samples, SAMPLE_ROWS) * shape.row_bytes
+    landmarks = 4 * 8 * n_landmarks**2 + 3 * shape.n_samples * shape.width * 8
+    return IMPORT_BYTES + samples + max(MERGING_COPIES * merging_bytes, landmarks if n_landmarks else 0)
 
 
 def row_task_bytes(shape: Shape, n_landmarks: int, reading_bytes: int) -> int:
@@ -97,10 +106,11 @@ def sums_bytes(shape: Shape, grid: TileGrid) -> int:
 def scoring_bytes(shape: Shape, in_memory_bytes: int, n_tasks: int) -> int:
     """A process that scores with `n_tasks` at once: the basis, if it takes no more than `in_memory_bytes`."""
     basis = 8 * shape.n_samples * (shape.n_features + shape.n_components)
-    rows = min(rows_at_once(shape.n_features, SCORED_ROWS), shape.n_samples)
+    scored = max(1, min(SCORED_ROWS, SCORED_BYTES // (8 * shape.n_features)))
+    trained = min(rows_at_once(shape.n_features, CHUNK_ROWS), shape.n_samples)
     held, making = _operand_row_bytes(shape)
-    strips = 2 * STRIP_ROWS * rows * 8
-    task = 2 * rows * (held + making + 8 * shape.n_components) + strips + RETAINED_BYTES
+    strips = 2 * STRIP_ROWS * trained * 8
+    task = (scored + trained) * (held + making + 8 * shape.n_components) + strips + RETAINED_BYTES
     return IMPORT_BYTES + PARSER_BYTES + (basis if basis <= in_memory_bytes else 0) + n_tasks * task
 
 

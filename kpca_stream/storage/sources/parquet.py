@@ -1,7 +1,7 @@
 """Tables in Parquet files.
 
 What a reader takes grows with the number of columns, a dictionary and a page of each (1 MiB both unless the
-writer chose otherwise), not with the number of rows or the size of the row groups.
+writer chose otherwise), and by its footer with the number of row groups, not with their size.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from kpca_stream.storage.stamp import FileStamp
 
 _BUFFER_BYTES = 64 * 1024
 _PAGE_BYTES = 2**20
+_FOOTER_BYTES = 1000
+"""What a reader holds of each column of each row group."""
 _BATCHES_PER_BLOCK = 4
 _REMEDY = "restore the file or write it again"
 
@@ -55,8 +57,9 @@ class ParquetTable(FileTable):
         return max(np.diff(self.offsets).tolist())
 
     def reading_bytes(self, picked: tuple[int, ...]) -> int:
-        """A dictionary and a page of each column, packed and unpacked, but no more than some row groups."""
-        return min(len(picked) * 4 * _PAGE_BYTES, 5 * self.group_bytes)
+        """The footer, and a dictionary and a page of each column, but no more than some row groups."""
+        footer = len(self.columns) * (len(self.offsets) - 1) * _FOOTER_BYTES
+        return footer + min(len(picked) * 4 * _PAGE_BYTES, 5 * self.group_bytes)
 
     def read_pieces(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
         """Decode small batches, cast to the narrowest common type of floats."""
