@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from examples import SEED, drawn_of
 from hypothesis import HealthCheck, settings
+
+from kpca_stream.cli import main
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -31,6 +34,21 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.write_line(
         f"{drawn_of.total()} generated examples for {len(drawn_of)} laws, KPCA_STREAM_SEED={SEED}"
     )
+
+
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]:
+    """Runs a command quietly, and gives what it prints as JSON; a line of errors where its code is not 0."""
+
+    def run(*arguments: str, code: int = 0) -> dict[str, Any]:
+        capsys.readouterr()
+        assert main([*arguments, "--json", "--quiet"]) == code
+        out, err = capsys.readouterr()
+        assert len([line for line in err.splitlines() if not line.startswith("warning")]) == (code != 0), err
+        printed: dict[str, Any] = json.loads(out)
+        return printed
+
+    return run
 
 
 @pytest.fixture

@@ -33,21 +33,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def told(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Runs a command quietly, and gives what it prints as JSON."""
-
-    def run(*arguments: str, code: int = 0) -> dict[str, Any]:
-        capsys.readouterr()
-        assert main([*arguments, "--json", "--quiet"]) == code
-        out, err = capsys.readouterr()
-        assert len([line for line in err.splitlines() if not line.startswith("warning")]) == (code != 0), err
-        printed: dict[str, Any] = json.loads(out)
-        return printed
-
-    return run
-
-
 CHANGES = {
     "kernel": (["kernel.name=laplacian"], "kernel: 'rbf' there, 'laplacian' now"),
     "gamma": (["kernel.gamma=0.06"], "gamma: 0.05 there, 0.06 now"),

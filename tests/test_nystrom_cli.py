@@ -166,6 +166,13 @@ def test_an_approximation_that_is_allowed_is_taken_with_its_reason(limit: str, r
     assert (small["method"], small["method_reason"]) == ("dense", "")
 
 
+def test_what_may_be_approximated_is_exact_within_the_limits(run: Run) -> None:
+    """`allow_approximate` changes nothing where an exact fit keeps to the limits."""
+    settings = ("solver.method=auto", "solver.allow_approximate=true")
+    found = run("fit", "c.yaml", settings=settings)["result"]
+    assert (found["method"] != "nystrom", found["landmarks"], found["method_reason"]) == (True, None, "")
+
+
 def test_a_fit_says_why_it_was_approximated(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     """Refused for its hours, a fit is made by landmarks once that is allowed, and its table says why."""
     np.save("x.npy", correlated(3000))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from kpca_stream.cli import main
 from kpca_stream.config import load_config
 from kpca_stream.pipeline import fit_config
 from kpca_stream.storage import premises
@@ -37,21 +35,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }
     write_yaml(Path("c.yaml"), sections)
     return tmp_path
-
-
-@pytest.fixture
-def told(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Runs a command quietly, and gives what it prints as JSON."""
-
-    def run(*arguments: str, code: int = 0) -> dict[str, Any]:
-        capsys.readouterr()
-        assert main([*arguments, "--json", "--quiet"]) == code
-        out, err = capsys.readouterr()
-        assert len([line for line in err.splitlines() if not line.startswith("warning")]) == (code != 0), err
-        printed: dict[str, Any] = json.loads(out)
-        return printed
-
-    return run
 
 
 def write_rows(rows: Any) -> None:
