@@ -21,7 +21,7 @@ from kpca_stream.spectrum import NEGATIVE, SHARE_ROUNDING, ZERO, signs_of, tell_
 from kpca_stream.stages.centering import CentredGram
 from kpca_stream.stages.gram import Gram
 from kpca_stream.stages.scoring import score_rows
-from kpca_stream.stages.statistics import RowPass, accumulate, landmark_matrix, multiply
+from kpca_stream.stages.statistics import RowPass, accumulate, landmark_matrix, multiply, too_large
 from kpca_stream.stages.sweep import Sweep
 from kpca_stream.storage.basis import Basis
 from kpca_stream.storage.frozen import Accumulated
@@ -31,6 +31,8 @@ from kpca_stream.telemetry import Reporter
 
 Array = NDArray[Any]
 
+LARGEST_VALUE = 1e70
+"""Of a kernel: the norm of the sums of its products is still a number."""
 JUDGED_ROWS = 500
 """By which a kernel that may be indefinite is looked at."""
 MUCH_RESIDUAL = 0.05
@@ -105,10 +107,17 @@ def approximate(
     ------
     ConfigError, DataError, ConvergenceError
     """
-    landmarks = choose_landmarks(plan, kernel, looked, store, reporter)
-    K = landmark_matrix(looked.rows, kernel, landmarks)
+    with np.errstate(over="ignore", invalid="ignore"):  # told below, by the kernel's name
+        landmarks = choose_landmarks(plan, kernel, looked, store, reporter)
+        K = landmark_matrix(looked.rows, kernel, landmarks)
+    if not np.isfinite(K).all():
+        raise too_large(kernel, np.dtype(np.float64))
     _check_definite(plan, kernel, looked)
     features = _features(plan, kernel, landmarks, K)
+    if not float(np.abs(K).max()) < min(
+        np.sqrt(float(np.finfo(features.dtype).max) / looked.n_samples), LARGEST_VALUE
+    ):
+        raise too_large(kernel, features.dtype)
     row_pass = _row_pass(plan, features, looked, store, reporter)
     seconds, restored = plan.settings.checkpoint_seconds, list[int]()
     statistics = accumulate(

@@ -385,6 +385,13 @@ def test_another_solver_leaves_nothing_of_the_last_fit() -> None:
     assert not hasattr(found, "eigenvalue_bounds_")
 
 
+@pytest.mark.parametrize("degree", [40, 200])
+def test_values_that_overflow_are_told(degree: int) -> None:
+    """Similarities whose sums of squares no number can hold are refused by the kernel's name."""
+    with pytest.raises(DataError, match=r"kernel .*: got .*; scale the rows"):
+        model(kernel="poly", gamma=100.0, degree=degree).fit(clusters(200))
+
+
 def test_what_partial_fit_refuses() -> None:
     """Too few rows to choose landmarks from, other columns, and a solver that keeps no sums."""
     X = clusters(200)

@@ -135,8 +135,13 @@ class _Decomposed(NamedTuple):
 
 
 def representable(centre: Array) -> Array:
-    """Rounded to float32, (m,) in float64, so that it is the same number in either precision."""
-    return np.asarray(centre).astype(np.float32).astype(np.float64)
+    """Rounded to float32, (m,) in float64, so that it is the same number in either precision.
+
+    What float32 cannot hold stays as it is: then similarities are not computed in it either.
+    """
+    centre = np.asarray(centre, dtype=np.float64)
+    fits = np.abs(centre) < np.finfo(np.float32).max
+    return np.where(fits, np.where(fits, centre, 0.0).astype(np.float32), centre)
 
 
 @dataclass(eq=False)

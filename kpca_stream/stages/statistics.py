@@ -165,12 +165,17 @@ def accumulate(
         row_pass.run(statistics_of, lambda *_: (centre,), lambda _a, _b, part: sums.add(part), commit)
         ledger.save(_arrays(sums), n_tasks)
     if not (np.isfinite(sums.tau) and np.isfinite(sums.G).all()):
-        raise DataError(
-            f"kernel {row_pass.kernel.name}: got values whose sums of squares {row_pass.dtype} cannot hold, "
-            "expected smaller ones; scale the rows (scale: standard), lower gamma or degree, or use "
-            "precision: float64"
-        )
+        raise too_large(row_pass.kernel, row_pass.dtype)
     return sums
+
+
+def too_large(kernel: Kernel, dtype: np.dtype[Any]) -> DataError:
+    """What to say where similarities overflow."""
+    more = ", or use precision: float64" if dtype != np.float64 else ""
+    return DataError(
+        f"kernel {kernel.name}: got values whose sums of squares {dtype} cannot hold, expected smaller ones; "
+        f"scale the rows (scale: standard), or lower gamma or degree{more}"
+    )
 
 
 def _ledger(row_pass: RowPass, centre: Array, name: str) -> Ledger:

@@ -233,6 +233,7 @@ def terms_of_rows(
     for start in range(first, end, tile_rows):
         stop = min(start + tile_rows, end)
         A = as_operand(kernel, rows.part(start - first, stop - first), (start, stop), np.float64)
-        terms.append((kernel.diagonal(A), kernel.offset(A)))
+        with np.errstate(over="ignore", invalid="ignore"):  # told by the caller, with what bounds all values
+            terms.append((kernel.diagonal(A), kernel.offset(A)))
     diagonal, offset = (np.concatenate(parts) for parts in zip(*terms, strict=True))
     return diagonal, offset
