@@ -57,9 +57,9 @@ class ParquetTable(FileTable):
         return max(np.diff(self.offsets).tolist())
 
     def reading_bytes(self, picked: tuple[int, ...]) -> int:
-        """The footer, and a dictionary and a page of each column, but no more than some row groups."""
+        """The footer, and a dictionary and a page of each column, but no more than two row groups."""
         footer = len(self.columns) * (len(self.offsets) - 1) * _FOOTER_BYTES
-        return footer + min(len(picked) * 4 * _PAGE_BYTES, 5 * self.group_bytes)
+        return footer + min(len(picked) * 4 * _PAGE_BYTES, 2 * self.group_bytes)
 
     def read_pieces(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
         """Decode small batches, cast to the narrowest common type of floats."""
