@@ -152,7 +152,7 @@ class Assembled:
     @property
     def certificate(self) -> Certificate:
         """The certain bound, which is free."""
-        return by_trace(self.embedding.residual_trace + self.embedding.trace_rounding)
+        return by_trace(self.embedding.residual_bound)
 
 
 def assembled(

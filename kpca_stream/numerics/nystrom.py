@@ -285,6 +285,11 @@ class Embedding:
     trace_bound: float
     trace_rounding: float
 
+    @property
+    def residual_bound(self) -> float:
+        """At least tr(K − K̂), rounding included: what may be certified."""
+        return self.residual_trace + self.trace_rounding
+
     def leading(self, n_components: int) -> Embedding:
         """The first components."""
         first = slice(n_components)

@@ -42,7 +42,7 @@ def test_brackets_hold(seed: int) -> None:
     true = np.linalg.eigvalsh(exact)[::-1][: len(eigenvalues)]
     rounding = 1e-14 * true[0]
     for certificate in (
-        by_trace(embedding.residual_trace),
+        by_trace(embedding.residual_bound),
         *(
             probabilistic(lambda V: exact @ V, lambda V: approximate @ V, len(exact), seed=seed, power=power)
             for power in (1, 4)
