@@ -19,11 +19,12 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
+from kpca_stream.numerics.buffer import Buffer
 from kpca_stream.numerics.forecast import OPERAND_BYTES
 from kpca_stream.numerics.kernels import Kernel, Operand, as_operand
-from kpca_stream.numerics.multiply import Strip, computed_strips, multiply_tile, stored_strips
+from kpca_stream.numerics.multiply import Strip, Workspace, computed_strips, multiply_tile, stored_strips
 from kpca_stream.numerics.tiles import Tile, TileGrid
-from kpca_stream.storage.chunked import Buffer, read_tile
+from kpca_stream.storage.chunked import read_tile
 from kpca_stream.storage.rows import Rows
 from kpca_stream.storage.writing import TileWriter
 
@@ -89,7 +90,9 @@ class BlockTask:
         """One tile as strips of `out`, if given."""
         work.counts.made += 1
         A, B = (side[t] for side, t in zip(sides, tile, strict=True))
-        return computed_strips(self.kernel, A, B, self.dtype, diagonal=tile[0] == tile[1], out=out)
+        return computed_strips(
+            self.kernel, A, B, self.dtype, diagonal=tile[0] == tile[1], out=out, workspace=work.space
+        )
 
     def shape(self, tile: Tile) -> tuple[int, int]:
         """Rows and columns of a tile."""
@@ -111,7 +114,7 @@ class Work:
     def __init__(self, task: BlockTask) -> None:
         self.task = task
         self.counts = TileCounts()
-        self.buffer = Buffer()
+        self.buffer, self.space = Buffer(), Workspace()
         self._open = ExitStack()
 
     @cached_property
@@ -201,7 +204,8 @@ def _products(
         )
         # In a block on the diagonal both sides are the same rows, and their sums are added up as one.
         mirrored = P_i if task.block[0] == task.block[1] else P_j
-        multiply_tile(strips, V[0][i], V[1][j], P_i[i], None if tile[0] == tile[1] else mirrored[j])
+        P_j_of_tile = None if tile[0] == tile[1] else mirrored[j]
+        multiply_tile(strips, V[0][i], V[1][j], P_i[i], P_j_of_tile, work.space)
     return P_i, None if task.block[0] == task.block[1] else P_j
 
 
