@@ -8,7 +8,7 @@ the arithmetic, so that all three give the same bits.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -99,6 +99,10 @@ class BlockTask:
         (a, b), (c, d) = (self.grid.rows(t) for t in tile)
         return b - a, d - c
 
+    def empty(self) -> list[Array]:
+        """Memory for all tiles of the block."""
+        return [np.empty(self.shape(tile), self.dtype) for tile in self.grid.tiles(self.block)]
+
     def _stored(self, tile: Tile, sides: tuple[Operands, Operands], work: Work) -> Iterator[Strip]:
         T = work.writer.room(self.shape(tile), self.dtype)
         yield from self.computed(tile, sides, work, T)
@@ -185,19 +189,56 @@ class BlockTiles:
 def multiply_block(task: BlockTask, V_i: Rows, V_j: Rows, memory: BlockTiles | None = None) -> BlockProduct:
     """The products of a block's tiles, those in `memory` if given, with their parts of V."""
     with Work(task) as work:
-        P_i, P_j = _products(task, V_i, V_j, memory, work)
+        sides = task.operands()
+        strips = (
+            task.strips(tile, sides, work) if memory is None else stored_strips(memory.tiles[index])
+            for index, tile in enumerate(task.grid.tiles(task.block))
+        )
+        P_i, P_j = _products(task, strips, (V_i, V_j), work)
     return BlockProduct(P_i, P_j, work.counts)
 
 
-def _products(
-    task: BlockTask, V_i: Rows, V_j: Rows, memory: BlockTiles | None, work: Work
-) -> tuple[Array, Array | None]:
+def keep_block(task: BlockTask, V_i: Rows, V_j: Rows) -> tuple[BlockTiles, BlockProduct]:
+    """The tiles of a block as arrays, multiplied as they are made."""
+    memory = BlockTiles(task.empty(), TileCounts())
+    with Work(task) as work:
+        P_i, P_j = _products(task, _kept(task, memory.tiles, work), (V_i, V_j), work)
+    return memory, BlockProduct(P_i, P_j, work.counts)
+
+
+def tiles_of_block(task: BlockTask) -> BlockTiles:
+    """The tiles of a block as arrays."""
+    tiles = task.empty()
+    with Work(task) as work:
+        for strips in _kept(task, tiles, work):
+            deque(strips, maxlen=0)
+    return BlockTiles(tiles, work.counts)
+
+
+def _kept(task: BlockTask, tiles: Sequence[Array], work: Work) -> Iterator[Iterator[Strip]]:
+    """All tiles of a block as strips of `tiles`, which are filled on the way."""
     sides = task.operands()
-    V = [rows.load().astype(task.dtype, copy=False) for rows in (V_i, V_j)]
+    for tile, T in zip(task.grid.tiles(task.block), tiles, strict=True):
+        if task.tiles is None:
+            yield task.computed(tile, sides, work, T)
+        else:
+            yield _copied(task.strips(tile, sides, work), T)
+
+
+def _copied(strips: Iterator[Strip], T: Array) -> Iterator[Strip]:
+    for rows, strip in strips:
+        T[rows] = strip
+        yield rows, T[rows]
+
+
+def _products(
+    task: BlockTask, strips: Iterable[Iterator[Strip]], V_rows: tuple[Rows, Rows], work: Work
+) -> tuple[Array, Array | None]:
+    """Of all tiles of a block, each as strips."""
+    V = [rows.load().astype(task.dtype, copy=False) for rows in V_rows]
     P_i, P_j = (np.zeros((len(v), v.shape[1])) for v in V)
     starts = [task.grid.block_rows(block)[0] for block in task.block]
-    for index, tile in enumerate(task.grid.tiles(task.block)):
-        strips = task.strips(tile, sides, work) if memory is None else stored_strips(memory.tiles[index])
+    for tile, T in zip(task.grid.tiles(task.block), strips, strict=True):
         i, j = (
             slice(*(edge - start for edge in task.grid.rows(t)))
             for t, start in zip(tile, starts, strict=True)
@@ -205,27 +246,8 @@ def _products(
         # In a block on the diagonal both sides are the same rows, and their sums are added up as one.
         mirrored = P_i if task.block[0] == task.block[1] else P_j
         P_j_of_tile = None if tile[0] == tile[1] else mirrored[j]
-        multiply_tile(strips, V[0][i], V[1][j], P_i[i], P_j_of_tile, work.space)
+        multiply_tile(T, V[0][i], V[1][j], P_i[i], P_j_of_tile, work.space)
     return P_i, None if task.block[0] == task.block[1] else P_j
-
-
-def tiles_of_block(task: BlockTask) -> BlockTiles:
-    """The tiles of a block as arrays."""
-    tiles = [np.empty(task.shape(tile), task.dtype) for tile in task.grid.tiles(task.block)]
-    with Work(task) as work:
-        sides = task.operands()
-        for tile, T in zip(task.grid.tiles(task.block), tiles, strict=True):
-            if task.tiles is None:
-                deque(task.computed(tile, sides, work, T), maxlen=0)
-                continue
-            for rows, strip in task.strips(tile, sides, work):
-                T[rows] = strip
-    return BlockTiles(tiles, work.counts)
-
-
-def counts_of(memory: BlockTiles) -> TileCounts:
-    """What it took to have these tiles; small enough to travel."""
-    return memory.counts
 
 
 def terms_of_rows(
