@@ -150,8 +150,8 @@ def run(
             while windows.remain and lanes.free:
                 window = windows.take()
                 lanes.begin(window, [calls[i] for i in window])
-            window, results = lanes.end()
-            windows.widen(results)
+            window, results, seconds = lanes.end()
+            windows.widen(seconds, results)
             for index, result in zip(window, results, strict=True):
                 fold(index, result)
             if commit:
@@ -161,11 +161,8 @@ def run(
 
 
 def compute(calls: Sequence[Call], **how: Any) -> Sequence[Any]:
-    """Results of `calls`; a single one runs in the caller, without a graph.
-
-    `how` goes to the scheduler.
-    """
-    if _is_trivial(calls):
+    """Results of `calls`; a single one runs in the caller, without a graph, unless the scheduler is told how."""
+    if not how and _is_trivial(calls):
         return [calls[0].function(*calls[0].arguments)]
     keeping = [call for call in calls if call.keeps]
     if not keeping:
@@ -218,7 +215,6 @@ class _Windows:
         if n_calls - self.next <= 1:
             self.n_lanes = 1
         self.width, self.widest = max(1, alive // self.n_lanes), max(1, most // self.n_lanes)
-        self.last = time.monotonic()
 
     @property
     def remain(self) -> bool:
@@ -231,11 +227,9 @@ class _Windows:
         self.next = window.stop
         return window
 
-    def widen(self, results: Sequence[Any]) -> None:
-        """Take the next window wider, if this one came soon after the last and is small."""
-        now, last = time.monotonic(), self.last
-        self.last = now
-        if now - last < self.seconds and 2 * self.n_lanes * _size(results) < WINDOW_BYTES:
+    def widen(self, seconds: float, results: Sequence[Any]) -> None:
+        """Take the next window wider, if one was short, and twice as many of its results are small."""
+        if seconds < self.seconds and 2 * self.n_lanes * _size(results) < WINDOW_BYTES:
             self.width = min(2 * self.width, self.widest)
 
 
@@ -249,10 +243,10 @@ class _Lanes:
     def __init__(self, n_lanes: int) -> None:
         self.n_lanes = n_lanes if _is_shared() else 1
         self.how: dict[str, Any] = {}
-        self._under_way: deque[tuple[range, Future[Sequence[Any]]]] = deque()
+        self._under_way: deque[tuple[range, float, Future[Sequence[Any]]]] = deque()
         self._threads, self._workers = ThreadPoolExecutor(self.n_lanes), ThreadPoolExecutor(n_workers())
-        if self.n_lanes > 1 and _active_client() is None and dask.config.get("pool", None) is None:
-            self.how["pool"] = self._workers
+        if self.n_lanes > 1 and _active_client() is None:
+            self.how["pool"] = dask.config.get("pool", None) or self._workers
 
     @property
     def busy(self) -> bool:
@@ -266,17 +260,19 @@ class _Lanes:
 
     def begin(self, window: range, calls: Sequence[Call]) -> None:
         """Have these calls computed."""
+        began = time.monotonic()
         if self.n_lanes > 1:
             future = self._threads.submit(compute, calls, **self.how)
         else:
             future = Future()
             future.set_result(compute(calls))
-        self._under_way.append((window, future))
+        self._under_way.append((window, began, future))
 
-    def end(self) -> tuple[range, Sequence[Any]]:
-        """The first window that was begun, and its results once they are there."""
-        window, future = self._under_way.popleft()
-        return window, future.result()
+    def end(self) -> tuple[range, Sequence[Any], float]:
+        """The first window that was begun, its results once they are there, and the seconds since then."""
+        window, began, future = self._under_way.popleft()
+        results = future.result()
+        return window, results, time.monotonic() - began
 
     def __enter__(self) -> Self:
         return self
