@@ -161,7 +161,7 @@ def run(
 
 
 def compute(calls: Sequence[Call], **how: Any) -> Sequence[Any]:
-    """Results of `calls`; a single one runs in the caller, without a graph, unless the scheduler is told how."""
+    """Results of `calls`; without words to the scheduler a single one runs in the caller, without a graph."""
     if not how and _is_trivial(calls):
         return [calls[0].function(*calls[0].arguments)]
     keeping = [call for call in calls if call.keeps]
