@@ -11,7 +11,7 @@ import numpy as np
 from kpca_stream.approximation import drawn_rows, most_landmarks
 from kpca_stream.fitsettings import FitSettings
 from kpca_stream.numerics import footprint
-from kpca_stream.numerics.cost import Circumstances, Cost, cost
+from kpca_stream.numerics.cost import Circumstances, Cost, cost, scoring_seconds
 from kpca_stream.numerics.forecast import READ_BYTES_PER_SECOND, Shape
 from kpca_stream.numerics.landmark_costs import cost_of_landmarks
 from kpca_stream.numerics.rowcut import RowCut
@@ -130,6 +130,22 @@ class FitPlan:
         return min(merging.most_bytes, n_rows * self.shape.n_features * self.row_itemsize)
 
     @property
+    def disk_basis(self) -> int:
+        """Bytes of the basis once it is published."""
+        if not self.with_store:
+            return 0
+        if self.method != "nystrom" or self.shape.kernel == "precomputed":
+            return footprint.basis_on_disk(self.shape, self.shape.n_samples, self.row_itemsize)
+        n_sampled = min(self.shape.n_samples, drawn_rows(self.shape.n_features))
+        return footprint.basis_on_disk(self.shape, self.n_landmarks, self.row_itemsize, n_sampled=n_sampled)
+
+    @property
+    def disk_total(self) -> int:
+        """Bytes of the run's store and of the basis."""
+        f = self.forecast
+        return f.disk_rows + f.disk_tiles + f.disk_vectors + self.disk_basis
+
+    @property
     def storage_reason(self) -> str:
         """Why tiles go where they go, where that was chosen and memory does not hold them all."""
         if self.settings.storage != "auto" or self.storage == "memory" or self.method != "lanczos":
@@ -158,6 +174,12 @@ class FitPlan:
         n_tasks = -(-n_workers // max(1, n_processes))
         return footprint.scoring_bytes(self.shape, int(BASIS_SHARE * self.settings.memory_limit), n_tasks)
 
+    def scoring_seconds(self, n_scored: int, n_cores: int) -> float:
+        """Time in which so many new rows are read and scored."""
+        shape = replace(self.shape, itemsize=4 if self.scoring_precision == "float32" else 8)
+        n_rows = self.n_landmarks if self.method == "nystrom" else shape.n_samples
+        return scoring_seconds(shape, n_scored, n_rows, n_cores)
+
     @property
     def at_once(self) -> int:
         """Tasks of a pass that may be alive at once in one process within the memory limit; at least one.
@@ -179,7 +201,7 @@ class FitPlan:
     def _excesses(self) -> list[tuple[str, str]]:
         f, limits, name = self.forecast, self.settings, self.settings.wording
         memory = self.memory_total(1)
-        disk = f.disk_rows + f.disk_tiles + f.disk_vectors
+        disk = self.disk_total
         found: list[tuple[str, str]] = []
         if memory > limits.memory_limit:
             excess = f"needs {gib(memory)} of memory, {name('memory_limit')} is {gib(limits.memory_limit)}"

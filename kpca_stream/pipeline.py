@@ -71,8 +71,9 @@ def plan_config(config: Config, reporter: Reporter, *, shape: tuple[int, int] | 
         in_place=in_place,
         reading_bytes=reading_bytes,
     )
+    n_scored = None if source is None else _rows_to_score(config)
     with _connected(config):
-        return plan_summary(config, plan, passes.n_workers(), passes.n_processes())
+        return plan_summary(config, plan, passes.n_workers(), passes.n_processes(), n_scored)
 
 
 def fit_config(config: Config, reporter: Reporter, *, restart: bool = False) -> FitSummary:
@@ -279,6 +280,17 @@ def _registry(config: Config) -> Registry:
 
 def _training_source(config: Config) -> Source:
     return open_source(config.data.train.path, rows=config.data.train.rows, columns=config.data.columns)
+
+
+def _rows_to_score(config: Config) -> int | None:
+    """How many there are; None where none are there yet, or nothing is to be scored."""
+    if config.score is None:
+        return None
+    asked = config.score.input
+    place = Path(asked.path)
+    if asked.path.startswith("sklearn:") or place.is_file() or (place.is_dir() and any(place.iterdir())):
+        return open_source(asked.path, rows=asked.rows).n_samples
+    return None
 
 
 def _shape(source: Source | None) -> tuple[int, int]:
