@@ -13,10 +13,11 @@ import functools
 import itertools
 import operator
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, is_dataclass
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -244,9 +245,8 @@ class _Lanes:
         self.n_lanes = n_lanes if _is_shared() else 1
         self.how: dict[str, Any] = {}
         self._under_way: deque[tuple[range, float, Future[Sequence[Any]]]] = deque()
-        self._threads, self._workers = ThreadPoolExecutor(self.n_lanes), ThreadPoolExecutor(n_workers())
         if self.n_lanes > 1 and _active_client() is None:
-            self.how["pool"] = dask.config.get("pool", None) or self._workers
+            self.how["pool"] = dask.config.get("pool", None) or _threads("workers", n_workers())
 
     @property
     def busy(self) -> bool:
@@ -262,7 +262,7 @@ class _Lanes:
         """Have these calls computed."""
         began = time.monotonic()
         if self.n_lanes > 1:
-            future = self._threads.submit(compute, calls, **self.how)
+            future = _threads("lanes", self.n_lanes).submit(compute, calls, **self.how)
         else:
             future = Future()
             future.set_result(compute(calls))
@@ -280,8 +280,16 @@ class _Lanes:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._threads.shutdown()
-        self._workers.shutdown()
+        wait([future for _, _, future in self._under_way])
+
+
+_pools = threading.local()
+
+
+def _threads(name: str, n_threads: int) -> ThreadPoolExecutor:
+    """Threads of the caller's own, used again: new ones begin with new pages of memory."""
+    pools: dict[tuple[str, int], ThreadPoolExecutor] = _pools.__dict__.setdefault("held", {})
+    return pools.setdefault((name, n_threads), ThreadPoolExecutor(n_threads))
 
 
 def _is_shared() -> bool:

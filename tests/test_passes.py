@@ -245,6 +245,19 @@ def test_error_of_a_task_reaches_the_caller() -> None:
     assert folded == [0, 1, 2, 3, 4]
 
 
+def nested(count: int) -> list[int]:
+    folded: list[int] = []
+    passes.run(calls(count), lambda _, result: folded.append(result))
+    return folded
+
+
+def test_a_task_may_run_a_pass_of_its_own() -> None:
+    """Tasks in all threads that wait for passes of their own get their results."""
+    found: list[list[int]] = []
+    passes.run([passes.Call(nested, (3,))] * 6, lambda _, result: found.append(result))
+    assert found == [[0, 1, 2]] * 6
+
+
 def test_number_of_threads_is_the_configured_one() -> None:
     """Without a client the workers are the threads that Dask is told to use."""
     assert passes.n_workers() == 2
