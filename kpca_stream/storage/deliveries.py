@@ -36,6 +36,8 @@ class Delivery:
         Size and time of last change: another one means that it must be looked into.
     changed : float
         Time of last change, in seconds.
+    size : int
+        Bytes of a file; 0 for an array in a folder.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Delivery:
     rows: str | None = None
     stamp: str = ""
     changed: float = 0.0
+    size: int = 0
 
 
 def deliveries(path: str, rows: str | None = None) -> list[Delivery]:
@@ -73,7 +76,7 @@ def deliveries(path: str, rows: str | None = None) -> list[Delivery]:
         return [_delivery(root.name, root, separator + dataset, rows)]
     if rows is not None:
         raise ConfigError(
-            f"score.input.rows: got {rows!r} for a folder, expected it for one file or array only; leave it out"
+            f"score.input.rows: got {rows!r} for a folder, expected it for one file or array; leave it out"
         )
     return [_delivery(name, root / name, separator + dataset, None) for name in sorted(_names(root, ""))]
 
@@ -91,19 +94,19 @@ def _names(folder: Path, prefix: str) -> Iterator[str]:
 
 def _delivery(name: str, path: Path, dataset: str, rows: str | None) -> Delivery:
     try:
-        stamp, changed = _stamp(path)
+        stamp, changed, size = _stamp(path)
     except OSError as error:  # gone between listing and looking, or a dangling link: opening it will say so
-        stamp, changed = f"unreadable:{error.errno}", 0.0
-    return Delivery(name, f"{path}{dataset}", rows, stamp, changed)
+        stamp, changed, size = f"unreadable:{error.errno}", 0.0, 0
+    return Delivery(name, f"{path}{dataset}", rows, stamp, changed, size)
 
 
-def _stamp(path: Path) -> tuple[str, float]:
+def _stamp(path: Path) -> tuple[str, float, int]:
     status = path.stat()
     if not path.is_dir():
-        return f"{status.st_size}:{status.st_mtime_ns}", status.st_mtime
+        return f"{status.st_size}:{status.st_mtime_ns}", status.st_mtime, status.st_size
     # Zarr renames what it writes into place, which leaves the time in the folder.
-    newest = max(os.stat(place).st_mtime_ns for place in _places(path))
-    return f"folder:{newest}", newest / 1e9
+    newest = max(place.stat().st_mtime_ns for place in _places(path))
+    return f"folder:{newest}", newest / 1e9, 0
 
 
 def _places(folder: Path) -> Iterator[Path]:

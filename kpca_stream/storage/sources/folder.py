@@ -131,7 +131,7 @@ def members(path: Path, kind_of: Callable[[Path], str], expected: str) -> list[P
 
 
 def is_ignored(name: str) -> bool:
-    """Whether a file of this name is hidden, or still being written by a program that renames it at the end."""
+    """Whether a file of this name is hidden, or is renamed when it is whole."""
     return name.startswith(_IGNORED_STARTS) or name.endswith(_IGNORED_ENDS)
 
 

@@ -72,7 +72,9 @@ class ParquetTable(FileTable):
 
     def carried(self, start: int, stop: int, picked: Picked) -> Iterator[pa.RecordBatch]:
         """The same batches of columns of any type."""
-        return self.unchanged(self._carried(start, stop, [self.columns[position] for position in picked.values()]))
+        return self.unchanged(
+            self._carried(start, stop, [self.columns[position] for position in picked.values()])
+        )
 
     def _carried(self, start: int, stop: int, columns: list[Column]) -> Iterator[pa.RecordBatch]:
         with self._reading(start, stop) as file:
