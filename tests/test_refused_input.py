@@ -238,5 +238,5 @@ def test_columns_in_another_order_are_found_by_name(fitted: Path, capsys: pytest
         capsys.readouterr()
         assert main(["score", "c.yaml", "--quiet", "--json", *settings]) == 0
         assert json.loads(capsys.readouterr().out)["result"]["n_rows"] == 9
-        found.append(pandas.read_parquet(next((fitted / name).iterdir())))
+        found.append(pandas.read_parquet(fitted / name))
     pandas.testing.assert_frame_equal(*found, check_exact=True)

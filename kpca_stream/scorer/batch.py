@@ -157,7 +157,8 @@ class Batch:
     def _part_name(self, work: Work, start: int) -> str:
         file = work.delivery
         identity = f"{file.name}\n{file.rows}\n{start}"
-        return part_name(f"{file.name}-{start:09d}", identity, self.config.name, self.model.version, self.model.fit)
+        name = f"{file.name}-{start:09d}"
+        return part_name(name, identity, self.config.name, self.model.version, self.model.fit)
 
     def _finish(self, work: Work, found: list[PartResult | DataError]) -> None:
         whole = [result for result in found if isinstance(result, PartResult)]

@@ -155,7 +155,9 @@ class PartWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None:
+            self.stack.__exit__(kind, error, trace)
+            return
         with ExitStack() as stack:
             stack.push(self.stack)
-            if error is None:
-                self._flush()
+            self._flush()
