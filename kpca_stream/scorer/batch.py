@@ -196,7 +196,8 @@ class Batch:
         is_whole_input = delivery.path == self.asked.input.path
         if self.asked.on_bad == "error" or (is_whole_input and isinstance(fault, ConfigError)):
             raise fault
-        self.reporter.note(f"set aside: {fault}")
+        if not is_whole_input:  # else the command itself ends with it
+            self.reporter.note(f"set aside: {fault}")
         self._write(delivery, () if entry is None else entry.parts, fault=str(fault))
 
     def _write(
