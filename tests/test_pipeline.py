@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -324,30 +323,24 @@ def test_scoring_asks_for_a_model_and_a_section(folder: Path) -> None:
         score_config(configured(folder, {"score": None}), silent())
 
 
-def test_a_bad_row_sets_its_file_aside(folder: Path) -> None:
+def test_a_bad_row_leaves_nothing_of_its_file(folder: Path) -> None:
     """A NaN in the third part is named by its row, and no part of its file is there."""
     fitted(folder)
     bad = X_NEW.copy()
     bad[45, 2] = np.nan
     np.save(folder / "new.npy", bad)
-    found = score_config(configured(folder), silent())
-    assert (found.files_set_aside, found.n_rows, found.n_parts) == (1, 0, 0)
-    assert re.search(r"new\.npy.*row 45, column '2'", found.set_aside[0].reason)
-    assert not list((folder / "scores").glob("*.parquet"))
     with pytest.raises(DataError, match=r"new\.npy.*row 45, column '2'"):
-        score_config(
-            configured(folder, {"score.on_bad": "error", "score.output": str(folder / "s2")}), silent()
-        )
-    dropped = {"data.on_missing": "drop", "score.output": str(folder / "s3")}
-    assert score_config(configured(folder, dropped), silent()).n_rows == 69
+        score_config(configured(folder), silent())
+    assert not list((folder / "scores").glob("*.parquet"))
+    assert score_config(configured(folder, {"data.on_missing": "drop"}), silent()).n_rows == 69
 
 
 def test_wrong_columns_are_told_before_anything_is_written(folder: Path) -> None:
-    """Rows of another width are set aside with both numbers, and no part is there."""
+    """Rows of another width are refused with both numbers, and no part is there."""
     fitted(folder)
     np.save(folder / "new.npy", X_NEW[:, :3])
-    found = score_config(configured(folder), silent())
-    assert "got 3 columns of numbers, expected 4" in found.set_aside[0].reason
+    with pytest.raises(DataError, match="got 3 columns of numbers, expected 4"):
+        score_config(configured(folder), silent())
     assert not list((folder / "scores").glob("*.parquet"))
 
 

@@ -214,7 +214,8 @@ def test_what_is_wrong_with_rows_to_score_is_one_line(
     out, err = capsys.readouterr()
     assert out == ""
     one_line(err, parts)
-    assert contents(fitted) == before
+    left = contents(fitted)
+    assert {path: left[path] for path in left if "_ledger" not in str(path)} == before
 
 
 def test_columns_without_names_are_counted(fitted: Path, capsys: pytest.CaptureFixture[str]) -> None:

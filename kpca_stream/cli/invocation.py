@@ -130,9 +130,8 @@ def _verdict(result: Result | None) -> Failure | None:
     """Why a result is no success: a plan beyond the limits, a store with faults, files set aside."""
     score = result.score if isinstance(result, RunResult) else result
     if isinstance(score, ScoreSummary) and score.files_set_aside:
-        message = score.set_aside[0].reason
-        if score.n_files > 1:
-            message = f"{score.files_set_aside} of {score.n_files} files set aside, the first: {message}"
+        first = score.set_aside[0].reason
+        message = f"{score.files_set_aside} of {score.n_files} files set aside, the first: {first}"
         return Failure(kind=DataError.__name__, message=message, exit_code=DataError.exit_code)
     if isinstance(result, Plan) and result.refusals:
         message = "\n".join(result.refusals)

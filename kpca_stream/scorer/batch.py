@@ -80,6 +80,8 @@ class Batch:
     place : Place
     reporter : Reporter
     entered : callable
+    is_strict : bool
+        Whether a file that cannot be scored is an error whatever was asked: the input is nothing else.
     """
 
     config: Config
@@ -88,6 +90,7 @@ class Batch:
     place: Place
     reporter: Reporter
     entered: Entered
+    is_strict: bool = False
 
     def score(self, taken: Sequence[Delivery]) -> None:
         """Score files that are claimed; each is entered when all of its parts are whole.
@@ -193,11 +196,9 @@ class Batch:
         )
 
     def _set_aside(self, delivery: Delivery, entry: Entry | None, fault: ConfigError | DataError) -> None:
-        is_whole_input = delivery.path == self.asked.input.path
-        if self.asked.on_bad == "error" or (is_whole_input and isinstance(fault, ConfigError)):
+        if self.is_strict or self.asked.on_bad == "error":
             raise fault
-        if not is_whole_input:  # else the command itself ends with it
-            self.reporter.note(f"set aside: {fault}")
+        self.reporter.note(f"set aside: {fault}")
         self._write(delivery, () if entry is None else entry.parts, fault=str(fault))
 
     def _write(

@@ -18,7 +18,7 @@ from kpca_stream.scorer.batch import Batch, Model, Place
 from kpca_stream.scorer.heartbeat import Done, Heart
 from kpca_stream.signals import Terminated
 from kpca_stream.storage.basis import BasisAddress
-from kpca_stream.storage.deliveries import Delivery, Settling, deliveries
+from kpca_stream.storage.deliveries import Delivery, Settling, deliveries, is_one
 from kpca_stream.storage.ledger import Entry, Ledger, ScoredPart
 from kpca_stream.storage.registry import Registry
 from kpca_stream.storage.scores import label_of
@@ -79,6 +79,7 @@ class Scorer:
     done: Done = field(default_factory=Done)
     marks: dict[str, Mark] = field(default_factory=dict)
     present: tuple[str, ...] = ()
+    is_strict: bool = False
 
     def __post_init__(self) -> None:
         self.asked = _asked(self.config)
@@ -89,7 +90,14 @@ class Scorer:
         self.settling = Settling(self.asked.input.settle_seconds)
 
     def work_off(self) -> ScoreSummary:
-        """Score all that is there and settled; wait for what others have in hand."""
+        """Score all that is there and settled; wait for what others have in hand.
+
+        Raises
+        ------
+        DataError, ConfigError
+            If the input is one file or array that cannot be scored; files of a folder are set aside.
+        """
+        self.is_strict = is_one(self.asked.input.path)
         began, seconds = time.perf_counter(), self.asked.input.settle_seconds
         while True:
             look = self.look()
@@ -186,7 +194,9 @@ class Scorer:
     def _batch(self, files: Sequence[Delivery]) -> int:
         """Score some files; returns how many of them others have in hand."""
         self.model = self._champion(self.model)
-        batch = Batch(self.config, self.asked, self.model, self.place, self.reporter, self._entered)
+        batch = Batch(
+            self.config, self.asked, self.model, self.place, self.reporter, self._entered, self.is_strict
+        )
         with self.place.ledger.claimed(file.name for file in files) as free, single_threaded_blas():
             for file in files:
                 self.marks.pop(file.name, None)  # somebody else may have entered it meanwhile

@@ -66,19 +66,30 @@ def deliveries(path: str, rows: str | None = None) -> list[Delivery]:
     """
     if path.startswith(_SKLEARN):
         return [Delivery(path.removeprefix(_SKLEARN), path, rows)]
-    place, separator, dataset = path, "", ""
-    if not os.path.lexists(path):
-        place, separator, dataset = path.partition(SEPARATOR)
-    root = Path(place)
+    root, dataset = _root(path)
     if not root.exists():
         raise ConfigError(f"{path}: no such file or folder, expected rows to score there; correct the path")
-    if not root.is_dir() or is_array_folder(root):
-        return [_delivery(root.name, root, separator + dataset, rows)]
+    if is_one(path):
+        return [_delivery(root.name, root, dataset, rows)]
     if rows is not None:
         raise ConfigError(
             f"score.input.rows: got {rows!r} for a folder, expected it for one file or array; leave it out"
         )
-    return [_delivery(name, root / name, separator + dataset, None) for name in sorted(_names(root, ""))]
+    return [_delivery(name, root / name, dataset, None) for name in sorted(_names(root, ""))]
+
+
+def is_one(path: str) -> bool:
+    """Whether an input is one file or array rather than a folder of files."""
+    root, _ = _root(path)
+    return not root.is_dir() or is_array_folder(root)
+
+
+def _root(path: str) -> tuple[Path, str]:
+    """The file or folder, and what chooses a dataset of it."""
+    if os.path.lexists(path):
+        return Path(path), ""
+    place, separator, dataset = path.partition(SEPARATOR)
+    return Path(place), separator + dataset
 
 
 def _names(folder: Path, prefix: str) -> Iterator[str]:

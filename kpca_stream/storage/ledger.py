@@ -106,15 +106,15 @@ class Ledger:
         (ledger.folder / "locks").mkdir(parents=True, exist_ok=True)
         path = ledger.folder / "ledger.json"
         asked = {"format_version": FORMAT_VERSION, **premises}
-        if not path.exists():
+        found = _read_json(path) if path.exists() else {}
+        unlike = [key for key, value in asked.items() if found.get(key) != value]
+        if not found or (unlike and not any(entry.parts for entry in ledger.entries())):
             write_json(path, asked)
-        found = _read_json(path)
-        for key, value in asked.items():
-            if found.get(key) != value:
-                raise ConfigError(
-                    f"{output} holds scores with {key} {found.get(key)!r}, got {value!r}; choose another "
-                    "score.output, or set it back"
-                )
+        elif unlike:
+            raise ConfigError(
+                f"{output} holds scores with {unlike[0]} {found.get(unlike[0])!r}, got {asked[unlike[0]]!r}; "
+                "choose another score.output, or set it back"
+            )
         return ledger
 
     def read(self, name: str) -> Entry | None:
