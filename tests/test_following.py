@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 from kpca_stream.pipeline import fit_config
 from kpca_stream.telemetry import silent
 from tests.disturb import started, wait_until, write_yaml
-from tests.jobs import configured
+from tests.jobs import ROOT, command, configured
 from tests.scorings import check, fitted, landed, read, scoring
 from tests.soak.following import follow_for
 
@@ -126,6 +127,20 @@ def test_a_large_file_in_hand_is_left_untouched(folder: Path) -> None:
         assert process.wait(60) == 0
     scores = read(folder)
     assert scores["row"].tolist() == list(range(400_000))
+
+
+def test_the_recipe_follows_a_folder(tmp_path: Path) -> None:
+    """`configs/follow.yaml` fits in an empty folder, and scores what lands there."""
+    recipe = str(ROOT / "configs" / "follow.yaml")
+    (tmp_path / "incoming").mkdir()
+    command(tmp_path, "fit", recipe, check=True)
+    quick = ("--set", "score.look_seconds=0.1", "--set", "score.input.settle_seconds=0.1")
+    load_digits(as_frame=True).data[:3].to_csv(tmp_path / "incoming" / "a.csv", index=False)
+    with started(tmp_path, "score", recipe, "--follow", *quick) as process:
+        path = tmp_path / "scores" / "follow" / "_status.json"
+        assert wait_until(lambda: path.exists() and json.loads(path.read_text())["rows"] == 3, process)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
 
 
 @pytest.mark.slow
