@@ -7,8 +7,8 @@ S_old that is allowed. R acts on directions of unit length in feature space, so 
 - a flipped sign changes no variance. A rotation mixes components of a cluster only, so that the variance of a
   column stays between the smallest and the largest of its cluster, and columns of different clusters stay
   uncorrelated; inside of one they are no longer;
-- T² = zᵀ diag(μ)⁻¹ z (n − 1) is that of unrotated scores z·Rᵀ. Taken of rotated ones with the same μ it is off
-  by a factor between μ_last/μ_first and μ_first/μ_last of a cluster.
+- T² = zᵀ diag(μ)⁻¹ z (n − 1) is that of unrotated scores z·Rᵀ. Taken of rotated ones with the same μ it is
+  off by a factor between μ_last/μ_first and μ_first/μ_last of a cluster.
 """
 
 from __future__ import annotations
@@ -183,8 +183,8 @@ def estimated_cross(old_scores: Array, new_scores: Array) -> Array:
     """⟨v_i, w_j⟩ in feature space, (k_old, k_new), as scores of the same rows tell it.
 
     w_j = Σ_i ⟨v_i, w_j⟩ v_i + rest, and the scores by the rest are uncorrelated with those by v, since the
-    v_i are eigenvectors: least squares S_old·C ≈ S_new finds C. Exact for the rows that v was fitted on or where
-    both span the same space, else off by about 1/√n_rows of what the rest holds.
+    v_i are eigenvectors: least squares S_old·C ≈ S_new finds C. Exact for the rows that v was fitted on, or
+    where both span the same space, else off by about 1/√n_rows of what the rest holds.
     """
     centred_old, centred_new = (scores - scores.mean(axis=0) for scores in (old_scores, new_scores))
     return np.asarray(linalg.lstsq(centred_old, centred_new)[0])
