@@ -1,7 +1,7 @@
 """The few operations that a registry needs of the place it lies in.
 
 A folder has them here. An object store has them too: keys below a prefix, a read, a put with
-``If-None-Match``, a put with ``If-Match``; a tree of objects is there when the object that is written last is.
+``If-None-Match``, a put with ``If-Match``; a tree of objects is there when the one that is written last is.
 """
 
 from __future__ import annotations
@@ -48,10 +48,13 @@ class Place(Protocol):
         Readers see all of it or nothing.
         """
 
+    def sweep(self, key: str) -> None:
+        """Remove what is on its way out right below `key`, also of one that died meanwhile."""
+
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder as a `Place`: by renames, and a lock that a dead holder loses, under which it looks and swaps."""
+    """A folder as a `Place`: by renames, and by a lock to look and swap under, which a dead holder loses."""
 
     path: Path
 
@@ -125,12 +128,12 @@ class Folder:
                 return False
             with suppress(FileNotFoundError):  # another one took it
                 path.rename(removed)
-        self._sweep(path.parent)
+        self.sweep(key.rpartition("/")[0])
         return True
 
-    def _sweep(self, folder: Path) -> None:
-        """Remove what was taken away, also by one that was killed meanwhile."""
-        for path in folder.glob(f"{REMOVED}*"):
+    def sweep(self, key: str) -> None:
+        """See `Place`."""
+        for path in (self.path / key).glob(f"{REMOVED}*"):
             with suppress(FileNotFoundError):  # another one sweeps too
                 remove(path)
 

@@ -24,16 +24,14 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from kpca_stream.errors import BusyError, ConfigError, DataError
-from kpca_stream.storage.alias import Alias
+from kpca_stream.storage.alias import ATTEMPTS, Alias, Aliases, checked_name
 from kpca_stream.storage.basis import Basis, open_basis, save_basis
 from kpca_stream.storage.place import Folder, Place
 from kpca_stream.storage.whole import json_bytes, naming, remove_tree, sweep_leftovers, write_json
 
 CHAMPION = "champion"
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 CREATED = "%Y-%m-%dT%H:%M:%SZ"
-ATTEMPTS = 50
 Standing = Literal["sound", "refused", "damaged", "gone"]
 
 
@@ -54,12 +52,17 @@ class Registry:
     @classmethod
     def of(cls, models: Path, name: str) -> Registry:
         """The registry of model `name` below `models`; a name cannot leave the folder."""
-        return cls(Path(models) / _checked(name))
+        return cls(Path(models) / checked_name(name))
 
     @property
     def place(self) -> Place:
         """By what operations it is written."""
         return Folder(self.folder)
+
+    @property
+    def named(self) -> Aliases:
+        """The aliases."""
+        return Aliases(self.folder)
 
     def versions(self) -> list[int]:
         """Numbers of the versions that are whole."""
@@ -168,7 +171,7 @@ class Registry:
                 return found or Alias(version)
             return found.moved(version, time.time())
 
-        found, _ = self._moved(alias, moved)
+        found, _ = self.named.move(alias, moved, _needs)
         return None if found is None else found.version
 
     def promote(
@@ -182,7 +185,7 @@ class Registry:
             If it was refused, with the reason.
         """
         reason = self.refusal(version)
-        if reason is not None and not force and self._named(alias) != version:
+        if reason is not None and not force and not self._is_named(version, alias):
             raise DataError(
                 f"version {version} of {self.folder} was refused: {reason}; promote another, or use --force"
             )
@@ -214,7 +217,7 @@ class Registry:
                 self._refuse(found.version, f"{told} ({datetime.now(UTC):{CREATED}})")
             return found.moved_back(sound, time.time())
 
-        found, now = self._moved(alias, moved)
+        found, now = self.named.move(alias, moved, _needs)
         return (now.version if found is None else found.version), now.version
 
     def refuse(self, version: int, reason: str) -> None:
@@ -258,18 +261,19 @@ class Registry:
         DataError
             If what it names is no version.
         """
-        path, key = self._alias(alias), _alias_key(alias)
-        data: bytes | None = b""
+        found: Alias | None = None
         for _ in range(ATTEMPTS):
-            before, data = data, self.place.read(key)
-            if data is None:
+            before, found = found, self.named.read(alias)
+            if found is None:
                 raise ConfigError(f"{self.folder} has no {alias}; fit a model first: kpca-stream fit CONFIG")
-            version = self._parsed(path, data).version
-            if self.has(version):
-                return version
-            if data == before:
-                raise DataError(f"{path} names {version!r}; expected one of the versions {self.versions()}")
-        raise self._restless(alias)
+            if self.has(found.version):
+                return found.version
+            if found == before:  # and it did not move meanwhile
+                raise DataError(
+                    f"{self.named.path(alias)} names {found.version!r}; expected one of the versions "
+                    f"{self.versions()}"
+                )
+        raise self.named.restless(alias)
 
     def opened(self, alias: str = CHAMPION) -> Opened:
         """The version that `alias` names, open and whole: also while others promote and take away.
@@ -284,31 +288,23 @@ class Registry:
         for _ in range(ATTEMPTS):
             version = self.resolve(alias)
             try:
-                return Opened(version, self.manifest(version), open_basis(self.basis_path(version)))
+                return self.opened_version(version)
             except (ConfigError, DataError, OSError):
                 if self.has(version):
                     raise
-        raise self._restless(alias)
+        raise self.named.restless(alias)
+
+    def opened_version(self, version: int) -> Opened:
+        """`version`, open."""
+        return Opened(version, self.manifest(version), open_basis(self.basis_path(version)))
 
     def aliases(self) -> dict[str, Alias]:
         """All aliases and what they name and have named."""
-        found = {}
-        for name in sorted(name for name in self.place.names("aliases") if NAME.fullmatch(name)):
-            data = self.place.read(_alias_key(name))
-            if data is not None:
-                found[name] = self._parsed(self._alias(name), data)
-        return found
+        return self.named.all()
 
-    def _moved(self, alias: str, moved: Callable[[Alias | None], Alias]) -> tuple[Alias | None, Alias]:
-        """An alias before and after; whoever swaps it meanwhile is taken into account."""
-        key = _alias_key(alias)
-        for _ in range(ATTEMPTS):
-            data = self.place.read(key)
-            found = None if data is None else _alias_or_none(data)
-            after = moved(found)
-            if after == found or self.place.swap(key, after.data, data, needs=_manifest_key(after.version)):
-                return found, after
-        raise self._restless(alias)
+    def _is_named(self, version: int, alias: str) -> bool:
+        named = self.named.read(alias)
+        return named is not None and named.version == version
 
     def _refuse(self, version: int, reason: str) -> None:
         self.place.put_if_absent(_refusal_key(version), json_bytes({"reason": reason}))
@@ -320,45 +316,20 @@ class Registry:
             path = self.folder / _manifest_key(version)
             raise DataError(f"{path} is damaged ({error}); restore it from a copy") from error
 
-    def _named(self, alias: str) -> int | None:
-        data = self.place.read(_alias_key(alias))
-        found = None if data is None else _alias_or_none(data)
-        return None if found is None else found.version
-
-    def _parsed(self, path: Path, data: bytes) -> Alias:
-        try:
-            return Alias.parsed(data)
-        except (ValueError, TypeError) as error:
-            raise DataError(f"{path} is damaged ({error}); write the number of a version into it") from error
-
-    def _restless(self, alias: str) -> BusyError:
-        return BusyError(f"{alias} of {self.folder} is moved faster than it can be followed; try again")
-
-    def _alias(self, alias: str) -> Path:
-        return self.folder / _alias_key(alias)
-
     def _version(self, version: int) -> Path:
         return self.folder / "versions" / str(version)
-
-
-def _alias_key(alias: str) -> str:
-    return f"aliases/{_checked(alias)}"
 
 
 def _manifest_key(version: int) -> str:
     return f"versions/{version}/manifest.json"
 
 
+def _needs(alias: Alias) -> str:
+    return _manifest_key(alias.version)
+
+
 def _refusal_key(version: int) -> str:
     return f"refused/{version}.json"
-
-
-def _alias_or_none(data: bytes) -> Alias | None:
-    """What is damaged is written anew by whoever points it."""
-    try:
-        return Alias.parsed(data)
-    except (ValueError, TypeError):
-        return None
 
 
 def _manifest(data: bytes, version: int) -> dict[str, Any]:
@@ -368,13 +339,3 @@ def _manifest(data: bytes, version: int) -> dict[str, Any]:
     if value.get("version", version) != version:
         raise ValueError(f"it is of version {value['version']!r}")
     return value
-
-
-def _checked(name: str) -> str:
-    """A name that cannot leave the folder."""
-    if not NAME.fullmatch(name):
-        raise ConfigError(
-            f"name: {name!r} cannot be a name here; expected letters, digits, dots, dashes and underscores, "
-            "a letter or digit first"
-        )
-    return name
