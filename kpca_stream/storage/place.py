@@ -33,9 +33,6 @@ class Place(Protocol):
     def modified(self, key: str) -> float:
         """When `key` was written, in seconds since 1970; 0 where it is not there."""
 
-    def put_if_absent(self, key: str, data: bytes) -> bool:
-        """Write `key` whole, unless it is there."""
-
     def swap(self, key: str, data: bytes, expected: bytes | None, *, needs: str) -> bool:
         """Write `key` whole if it holds `expected` (None: is not there) and the key `needs` is there."""
 
@@ -83,20 +80,6 @@ class Folder:
             return (self.path / key).stat().st_mtime
         except FileNotFoundError:
             return 0.0
-
-    def put_if_absent(self, key: str, data: bytes) -> bool:
-        """See `Place`."""
-        path = self._parented(key)
-        whole = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
-        try:
-            with written_whole(whole) as file:
-                file.write(data)
-            os.link(whole, path)
-        except FileExistsError:
-            return False
-        finally:
-            whole.unlink(missing_ok=True)
-        return True
 
     def swap(self, key: str, data: bytes, expected: bytes | None, *, needs: str) -> bool:
         """See `Place`."""

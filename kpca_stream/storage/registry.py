@@ -5,7 +5,7 @@
     NAME/versions/1/basis.zarr      the basis
     NAME/versions/1/manifest.json   written last: a version without it does not count
     NAME/aliases/champion           names a version, and those before; swapped by an atomic rename
-    NAME/refused/2.json             why version 2 must not be promoted
+    NAME/refused/2.json             why version 2 must not be promoted, said after it was published
 
 Readers take no lock. A version is there whole from the rename that publishes it to the one that takes it
 away, which no alias may name then, nor have named within some time.
@@ -177,7 +177,7 @@ class Registry:
     def promote(
         self, version: int, alias: str = CHAMPION, *, expected: int | None = None, force: bool = False
     ) -> int | None:
-        """As `point`, but not to a version that was refused, unless forced.
+        """As `point`, but not to a version that was refused; with `force` it is refused no longer.
 
         Raises
         ------
@@ -187,8 +187,11 @@ class Registry:
         reason = self.refusal(version)
         if reason is not None and not force and not self._is_named(version, alias):
             raise DataError(
-                f"version {version} of {self.folder} was refused: {reason}; promote another, or use --force"
+                f"version {version} of {self.folder} was refused: {reason}; promote another, or this one "
+                "with kpca-stream models promote --force"
             )
+        if force:
+            self._mark(version, None)
         return self.point(version, alias, expected=expected)
 
     def rollback(self, alias: str = CHAMPION, *, reason: str | None = None) -> tuple[int, int]:
@@ -212,9 +215,9 @@ class Registry:
                     f"{alias} of {self.folder} has named no other version that is there and sound; promote "
                     f"one of {self.versions()}"
                 )
-            if self.has(found.version):
+            if self.standing(found.version) == "sound":
                 told = reason or f"rolled back to version {sound}"
-                self._refuse(found.version, f"{told} ({datetime.now(UTC):{CREATED}})")
+                self._mark(found.version, f"{told} ({datetime.now(UTC):{CREATED}})")
             return found.moved_back(sound, time.time())
 
         found, now = self.named.move(alias, moved, _needs)
@@ -223,20 +226,19 @@ class Registry:
     def refuse(self, version: int, reason: str) -> None:
         """Keep `version`, but never promote it unless forced; a reason that was given before stays."""
         self.manifest(version)
-        self._refuse(version, reason)
+        self._mark(version, reason)
 
     def refusal(self, version: int) -> str | None:
         """Why `version` must not be promoted, or None."""
         refused = self.manifest(version).get("refused")
-        if refused:
-            return str(refused)
-        data = self.place.read(_refusal_key(version))
-        if data is None:
-            return None
+        mark = self.place.read(_refusal_key(version))
+        if mark is None:
+            return str(refused) if refused else None
         try:
-            return str(json.loads(data)["reason"])
+            reason = json.loads(mark)["reason"]
         except (ValueError, KeyError, TypeError):
             return "a reason that cannot be read any more"
+        return None if reason is None else str(reason)
 
     def standing(self, version: int) -> Standing:
         """Whether `version` may be promoted, by what its manifest says."""
@@ -306,8 +308,16 @@ class Registry:
         named = self.named.read(alias)
         return named is not None and named.version == version
 
-    def _refuse(self, version: int, reason: str) -> None:
-        self.place.put_if_absent(_refusal_key(version), json_bytes({"reason": reason}))
+    def _mark(self, version: int, reason: str | None) -> None:
+        """Say beside `version` why it is refused, or (None) that it no longer is."""
+        key = _refusal_key(version)
+        for _ in range(ATTEMPTS):
+            data, before = self.place.read(key), self.refusal(version)
+            if (before is None) == (reason is None):
+                return
+            mark = json_bytes({"reason": reason})
+            if self.place.swap(key, mark, data, needs=_manifest_key(version)):
+                return
 
     def _manifest(self, data: bytes, version: int) -> dict[str, Any]:
         try:
@@ -333,9 +343,13 @@ def _refusal_key(version: int) -> str:
 
 
 def _manifest(data: bytes, version: int) -> dict[str, Any]:
-    value = json.loads(data)
+    value = json.loads(data, parse_constant=_refuse_constant)
     if not isinstance(value, dict):
         raise ValueError("it is no object")  # noqa: TRY004  damage, as what is no JSON
     if value.get("version", version) != version:
         raise ValueError(f"it is of version {value['version']!r}")
     return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number")

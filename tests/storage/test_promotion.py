@@ -44,7 +44,10 @@ def test_what_was_rolled_back_stays_away(registry: Registry) -> None:
         registry.promote(2)
     assert registry.promote(2, force=True) == 1
     assert registry.promote(2) == 2
+    registry.promote(3)
+    assert registry.rollback() == (3, 2)
     assert registry.rollback() == (2, 1)
+    assert "rolled back to version 1" in str(registry.refusal(2))
 
 
 def test_the_way_back_leaves_out_what_is_not_sound(registry: Registry) -> None:
@@ -55,6 +58,16 @@ def test_the_way_back_leaves_out_what_is_not_sound(registry: Registry) -> None:
     registry.refuse(3, "worse")
     (registry.basis_path(2).parent / "manifest.json").write_text("[]")
     assert registry.rollback() == (4, 1)
+
+
+def test_a_damaged_champion_can_be_rolled_back(registry: Registry) -> None:
+    """Neither its manifest nor its folder is needed to go back."""
+    for version in (1, 2, 3):
+        registry.promote(version)
+    (registry.basis_path(3).parent / "manifest.json").write_text("{")
+    assert registry.rollback() == (3, 2)
+    shutil.rmtree(registry.basis_path(2).parent)
+    assert registry.rollback() == (2, 1)
 
 
 def test_a_refused_candidate_is_kept_with_its_reason(registry: Registry) -> None:
@@ -68,6 +81,10 @@ def test_a_refused_candidate_is_kept_with_its_reason(registry: Registry) -> None
     basis = registry.opened_version(1).basis
     refused = registry.publish(basis, lambda _: {"fit": "x", "refused": "angle 80 degrees"})
     assert registry.refusal(refused) == "angle 80 degrees"
+    registry.promote(refused, force=True)
+    assert registry.refusal(refused) is None
+    registry.refuse(refused, "worse after all")
+    assert registry.refusal(refused) == "worse after all"
     assert [registry.standing(version) for version in (1, 2, refused, 9)] == [
         "sound",
         "refused",
