@@ -20,6 +20,7 @@ from kpca_stream.model_results import (
 
 MOST_VALUES = 10
 SHORT = 40
+MINUTES = len("2026-01-31 12:30")
 
 
 def render_model(console: Console, result: Any) -> None:
@@ -45,7 +46,7 @@ def _row(facts: VersionFacts) -> tuple[str, ...]:
     shares = facts.explained_variance_ratio
     return (
         str(facts.version),
-        (facts.created or "").replace("T", " ").removesuffix("Z"),
+        (facts.created or "").replace("T", " ")[:MINUTES],
         "" if facts.n_samples is None else f"{facts.n_samples:,}",
         facts.method or "",
         str(len(facts.eigenvalues)) if facts.eigenvalues else "",
@@ -131,6 +132,8 @@ def _values(values: tuple[float, ...], form: str, unit: str = "") -> str:
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= SHORT else f"{text[: SHORT - 1]}…"
 
