@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from kpca_stream.errors import BusyError, ConfigError, DataError
-from kpca_stream.storage.place import Folder, Place
+from kpca_stream.storage.place import Place
 from kpca_stream.storage.whole import json_bytes
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -78,15 +78,13 @@ class Aliases:
     Parameters
     ----------
     folder : Path
-        Of the model.
+        Of the model, as messages name it.
+    place : Place
+        By what operations they are read and swapped.
     """
 
     folder: Path
-
-    @property
-    def place(self) -> Place:
-        """By what operations they are read and swapped."""
-        return Folder(self.folder)
+    place: Place
 
     def path(self, name: str) -> Path:
         """Where the alias `name` lies."""

@@ -45,9 +45,17 @@ class Opened(NamedTuple):
 
 @dataclass(frozen=True)
 class Registry:
-    """The versions of one model, in one folder."""
+    """The versions of one model, in one folder.
+
+    Parameters
+    ----------
+    folder : Path
+    store : Place, optional
+        Where they lie by other operations than those of a folder.
+    """
 
     folder: Path
+    store: Place | None = None
 
     @classmethod
     def of(cls, models: Path, name: str) -> Registry:
@@ -56,13 +64,13 @@ class Registry:
 
     @property
     def place(self) -> Place:
-        """By what operations it is written."""
-        return Folder(self.folder)
+        """By what operations it is read and written."""
+        return self.store or Folder(self.folder)
 
     @property
     def named(self) -> Aliases:
         """The aliases."""
-        return Aliases(self.folder)
+        return Aliases(self.folder, self.place)
 
     def versions(self) -> list[int]:
         """Numbers of the versions that are whole."""
