@@ -48,19 +48,6 @@ def locked(folder: Path, *, name: str = "lock", wait: float = 0.0) -> Iterator[N
         file.truncate(0)
 
 
-def _taken(descriptor: int, wait: float) -> bool:
-    end = time.monotonic() + wait
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= end:
-                return False
-            time.sleep(POLL_SECONDS)
-        else:
-            return True
-
-
 @contextmanager
 def claimed(files: Iterable[Path]) -> Iterator[frozenset[Path]]:
     """Those of some lock files that nobody else holds; they are held while the block runs.
@@ -75,6 +62,19 @@ def claimed(files: Iterable[Path]) -> Iterator[frozenset[Path]]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 free.add(path)
         yield frozenset(free)
+
+
+def _taken(descriptor: int, wait: float) -> bool:
+    end = time.monotonic() + wait
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(POLL_SECONDS)
+        else:
+            return True
 
 
 def _name_of_this_process() -> str:
