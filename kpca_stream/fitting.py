@@ -16,8 +16,8 @@ from kpca_stream.fitplan import FitPlan, FitSettings, make_plan
 from kpca_stream.numerics import novelty
 from kpca_stream.numerics.certificate import Certificate
 from kpca_stream.numerics.eigensolve import Eigenpairs, dense
+from kpca_stream.numerics.features import FeatureMap
 from kpca_stream.numerics.kernels import Kernel, Precomputed
-from kpca_stream.numerics.nystrom import FeatureMap
 from kpca_stream.numerics.reflection import Reflection
 from kpca_stream.numerics.resolve import resolve_kernel
 from kpca_stream.nystrom import Approximation, approximate
