@@ -17,8 +17,9 @@ from kpca_stream.numerics.features import FeatureMap
 
 Array = NDArray[Any]
 
-ROUNDINGS = 8
-"""Measured on 300 random problems: eigenvalues of rounding alone reach 4 of its typical size."""
+ROUNDINGS = 16
+"""Measured on 1,000 random problems: rounding reaches 4 of its typical size where it is all there is, and 11
+in leading eigenvalues of float32 similarities."""
 
 
 @dataclass(eq=False)
@@ -149,7 +150,8 @@ class Embedding:
     trace_bound : float
         At least the trace of the centred Gram matrix.
     trace_rounding : float
-        How far rounding may have moved the residual trace: as for all eigenvalues together.
+        How far rounding may have moved the residual trace: as for all eigenvalues together, and for τ and
+        the squared norm of the mean, by ROUNDINGS·eps of each.
     """
 
     eigenvalues: Array
@@ -187,7 +189,8 @@ class Embedding:
 def embed(features: FeatureMap, statistics: Statistics) -> Embedding:
     """The eigenpairs of C = Pᵀ(G − s sᵀ/N)P = V Λ Vᵀ, and B = P V."""
     P, u, Ku = features.P, features.origin, features.origin_similarities
-    values, rounding, B = _eigenpairs(P, statistics.scatter, float(np.finfo(features.dtype).eps))
+    epsilon = float(np.finfo(features.dtype).eps)
+    values, rounding, B = _eigenpairs(P, statistics.scatter, epsilon)
     kept = values > rounding
     mean, total = statistics.mean, statistics.total
     f_mean = P.T @ (mean - Ku)
@@ -195,6 +198,9 @@ def embed(features: FeatureMap, statistics: Statistics) -> Embedding:
     own = statistics.tau - 2 * total * float(u @ mean) + total * float(u @ Ku)
     spread, centre = float(values.sum()), float(f_mean @ f_mean)
     residual_trace = max(0.0, own - spread - total * centre)
+    # What is far from the origin has a large τ and a large mean, of which the trace is a small difference.
+    off_mean = 2 * float(np.linalg.norm(towards) * np.linalg.norm(mean)) / len(mean) ** 0.5
+    off_terms = ROUNDINGS * epsilon * (abs(statistics.tau) + total * off_mean)
     return Embedding(
         eigenvalues=values[kept],
         rounding=rounding[kept],
@@ -204,7 +210,7 @@ def embed(features: FeatureMap, statistics: Statistics) -> Embedding:
         grand_mean=float(u @ Ku) + 2 * float(Ku @ towards) + centre,
         residual_trace=residual_trace,
         trace_bound=residual_trace + spread,
-        trace_rounding=float(rounding.sum()),
+        trace_rounding=float(rounding.sum()) + off_terms,
     )
 
 
