@@ -107,16 +107,16 @@ def test_brackets_hold_for_every_component(seed: int) -> None:
         assert (exact <= high + slack).all()
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", [*range(29), 102])  # in the last, huge terms of the trace cancel
 def test_brackets_hold_in_single_precision(seed: int) -> None:
     """Of float32 rows, near the origin and far from it, they hold but for the rounding that is told."""
     rng = np.random.default_rng(seed)
     X = clusters(int(rng.integers(60, 250)), int(rng.integers(1, 7)), seed)
-    far = 10 ** rng.uniform(0, 2.5) * rng.standard_normal(X.shape[1]) if seed % 3 == 0 else 0.0
+    far = 100 * rng.standard_normal(X.shape[1]) if seed % 3 == 0 else 0.0
     X = (X + far).astype(np.float32)
-    w = rng.uniform(0.5, 3, len(X)) if seed % 2 else None
     name = ("rbf", "laplacian", "poly", "linear")[seed % 4]
     numbers = {"gamma": float(10 ** rng.uniform(-3, -1)), "degree": 2, "coef0": 1.0}
+    w = None if seed % 2 else rng.uniform(0.5, 3, len(X))
     settings = FitSettings(
         kernel=KernelSpec(name, **numbers),
         n_components=8,
