@@ -13,8 +13,8 @@ from kpca_stream import passes
 from kpca_stream.fitplan import FitPlan
 from kpca_stream.numerics import novelty
 from kpca_stream.numerics.eigensolve import Eigenpairs, dense
+from kpca_stream.numerics.features import FeatureMap
 from kpca_stream.numerics.kernels import Kernel, Precomputed
-from kpca_stream.numerics.nystrom import FeatureMap
 from kpca_stream.numerics.reflection import Reflection
 from kpca_stream.spectrum import completed, judged, signed, with_centred_direction
 from kpca_stream.stages.centering import CentredGram, Means, centre

@@ -16,7 +16,7 @@ from kpca_stream.numerics.curve import Curve, curve_by
 from kpca_stream.numerics.kernels import Kernel, Precomputed
 from kpca_stream.numerics.pivots import Wanted
 from kpca_stream.numerics.pool import rpcholesky
-from kpca_stream.stages.landmarks import rpcholesky_of_all
+from kpca_stream.stages.landmarks import Keeping, rpcholesky_of_all
 from kpca_stream.stages.sweep import Sweep
 from kpca_stream.storage.checkpoint import Ledger
 from kpca_stream.storage.layout import RunStore
@@ -45,11 +45,13 @@ def choose_landmarks(
     """
     settings = plan.settings.nystrom
     belongs_to = [zlib.crc32(repr([*settings.facts(), plan.settings.seed]).encode())]
-    ledger = Ledger(None if store is None else store.checkpoints, "landmarks", belongs_to)
+    checkpoints = None if store is None else store.checkpoints
+    ledger = Ledger(checkpoints, "landmarks", belongs_to)
     restored = ledger.restored()
     if restored is not None:
         return np.asarray(restored[0]["landmarks"])
-    chosen = _chosen(plan, kernel, looked, reporter)
+    keeping = Keeping(checkpoints, belongs_to, plan.settings.checkpoint_seconds)
+    chosen = _chosen(plan, kernel, looked, reporter, keeping)
     ledger.save({"landmarks": chosen}, 1)
     return chosen
 
@@ -75,18 +77,18 @@ def pool_of(plan: FitPlan, looked: Sweep) -> Array:
     return looked.drawn.smallest(n_rows).X
 
 
-def _chosen(plan: FitPlan, kernel: Kernel, looked: Sweep, reporter: Reporter) -> Array:
+def _chosen(plan: FitPlan, kernel: Kernel, looked: Sweep, reporter: Reporter, keeping: Keeping) -> Array:
     settings = plan.settings.nystrom
     if isinstance(kernel, Precomputed):
-        return np.sort(_positions(plan, kernel, looked, reporter))[:, None]
+        return np.sort(_positions(plan, kernel, looked, reporter, keeping))[:, None]
     if settings.like is not None and settings.like.rows is not None:
         return settings.like.rows.load()
     if settings.given is not None:
         return landmarks.own_rows(settings.given, looked.n_features)
-    return _drawn(plan, kernel, looked, reporter)
+    return _drawn(plan, kernel, looked, reporter, keeping)
 
 
-def _drawn(plan: FitPlan, kernel: Kernel, looked: Sweep, reporter: Reporter) -> Array:
+def _drawn(plan: FitPlan, kernel: Kernel, looked: Sweep, reporter: Reporter, keeping: Keeping) -> Array:
     settings, seed, m = plan.settings.nystrom, plan.settings.seed, plan.n_landmarks
     method, pool = settings.method_for(kernel.name), pool_of(plan, looked)
     if method == "kmeans":
@@ -94,12 +96,12 @@ def _drawn(plan: FitPlan, kernel: Kernel, looked: Sweep, reporter: Reporter) -> 
     if method == "uniform":
         return landmarks.uniform(pool, m, seed)
     if settings.pool == "all":
-        return np.asarray(_of_all(plan, kernel, looked, reporter).rows)
+        return np.asarray(_of_all(plan, kernel, looked, reporter, keeping).rows)
     found = rpcholesky(definite(kernel), pool, m, seed, settings.residual)
     return np.asarray(pool[found.indices])
 
 
-def _positions(plan: FitPlan, kernel: Kernel, looked: Sweep, reporter: Reporter) -> Array:
+def _positions(plan: FitPlan, kernel: Kernel, looked: Sweep, reporter: Reporter, keeping: Keeping) -> Array:
     settings, name = plan.settings.nystrom, plan.settings.wording
     if settings.given is not None:
         return landmarks.own_indices(settings.given, looked.n_samples)
@@ -110,10 +112,10 @@ def _positions(plan: FitPlan, kernel: Kernel, looked: Sweep, reporter: Reporter)
         )
     if settings.method == "uniform":
         return landmarks.uniform_indices(looked.n_samples, plan.n_landmarks, plan.settings.seed)
-    return np.asarray(_of_all(plan, kernel, looked, reporter).indices)
+    return np.asarray(_of_all(plan, kernel, looked, reporter, keeping).indices)
 
 
-def _of_all(plan: FitPlan, kernel: Kernel, looked: Sweep, reporter: Reporter) -> Any:
+def _of_all(plan: FitPlan, kernel: Kernel, looked: Sweep, reporter: Reporter, keeping: Keeping) -> Any:
     weights = np.ones(looked.n_samples) if looked.weights is None else looked.weights
     return rpcholesky_of_all(
         looked.rows,
@@ -125,4 +127,5 @@ def _of_all(plan: FitPlan, kernel: Kernel, looked: Sweep, reporter: Reporter) ->
         dtype=plan.tile_dtype,
         at_once=plan.at_once,
         progress=reporter.step("landmarks"),
+        keeping=keeping,
     )

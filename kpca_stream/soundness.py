@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kpca_stream.numerics.nystrom import ROUNDINGS, Embedding, FeatureMap, Statistics, embed
+from kpca_stream.numerics.features import FeatureMap
+from kpca_stream.numerics.nystrom import ROUNDINGS, Embedding, Statistics, embed
 from kpca_stream.results import Check
 from kpca_stream.storage.frozen import Accumulated, Basis
 from kpca_stream.storage.layout import TOLERANCE

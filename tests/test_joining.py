@@ -42,29 +42,6 @@ def joined(folder: Path, first: FitSummary, name: str, rows: str, **changes: Any
     return fitted(folder, name, rows, nystrom={"landmarks": {"basis": first.basis}}, **changes)
 
 
-def test_no_rows_count_twice(tmp_path: Path) -> None:
-    """Bases of the same rows are not merged, nor a merged one with one that it holds."""
-    first = fitted(tmp_path, "first", "0:200")
-    second = joined(tmp_path, first, "second", "200:")
-    again = joined(tmp_path, first, "again", "0:200")
-    one, two, three = (Path(fit.basis) for fit in (first, second, again))
-    with pytest.raises(DataError, match=r"again/.* holds rows that .*first/.* holds too .*count twice"):
-        merge_bases([one, three], tmp_path / "m.zarr")
-    merge_bases([one, two], tmp_path / "m.zarr")
-    for path in (one, two, three):
-        with pytest.raises(DataError, match=r"holds rows that .*m\.zarr.* holds too"):
-            merge_bases([tmp_path / "m.zarr", path], tmp_path / "n.zarr")
-    assert not (tmp_path / "n.zarr").exists()
-    assert open_basis(tmp_path / "m.zarr").facts["merged"] == [first.fingerprint, second.fingerprint]
-
-
-def test_a_taken_place_is_refused_before_any_work(tmp_path: Path) -> None:
-    """What is named as the new basis is never overwritten, whatever else is wrong."""
-    (tmp_path / "taken").mkdir()
-    with pytest.raises(ConfigError, match="taken exists"):
-        merge_bases([tmp_path / "nowhere", tmp_path / "nowhere"], tmp_path / "taken")
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -111,15 +88,6 @@ def test_functions_of_ones_own_are_joined_by_their_names(
         joined(tmp_path, first, "third", "200:", kernel={"name": "lent:other", "gamma": None})
 
 
-def test_other_data_have_other_means(tmp_path: Path) -> None:
-    """Bases that were fitted each for itself differ in landmarks, and in the means taken off first."""
-    first, second = fitted(tmp_path, "first", "0:200"), fitted(tmp_path, "second", "200:")
-    with pytest.raises(
-        DataError, match=r"differs from .* in means or scales of columns, landmarks; expected"
-    ):
-        merge_bases([Path(first.basis), Path(second.basis)], tmp_path / "m.zarr")
-
-
 def test_other_landmarks_make_another_version(tmp_path: Path) -> None:
     """The same fit is found again; other landmarks, bounds or pools are fitted in the same store."""
     versions = [fitted(tmp_path, "first", ":").version for _ in range(2)]
@@ -129,16 +97,6 @@ def test_other_landmarks_make_another_version(tmp_path: Path) -> None:
     ):
         found = fitted(tmp_path, "first", ":", nystrom=nystrom)
         assert (found.version, found.reused) == (number, False)
-
-
-def test_stores_of_exact_fits_are_refused_by_name(tmp_path: Path) -> None:
-    """Each kind of fit names the other where it meets its store."""
-    fitted(tmp_path, "first", ":")
-    with pytest.raises(DataError, match=r"method: 'nystrom' there, 'exact' now"):
-        fitted(tmp_path, "first", ":", solver__method="dense")
-    fitted(tmp_path, "second", ":", solver__method="dense")
-    with pytest.raises(DataError, match=r"method: 'exact' there, 'nystrom' now"):
-        fitted(tmp_path, "second", ":")
 
 
 @pytest.mark.parametrize("width", [40, 50, 80])

@@ -1,10 +1,11 @@
-"""A pass against landmarks that is killed goes on from its sums, and ends with the same bits."""
+"""A killed fit by landmarks goes on from its sums, or from its choice, and ends with the same bits."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,17 +24,18 @@ pytestmark = pytest.mark.slow
 N_ROWS, N_COLUMNS, M = 250_000, 20, 100
 N_KILLS, ATTEMPTS = 5, 3
 SEED = 505
+LAPLACIAN = {"name": "laplacian", "gamma": 0.05}
 
 
-def write_job(folder: Path, kind: str) -> None:
+def write_job(folder: Path, kind: str, kernel: dict[str, Any] = LAPLACIAN, **nystrom: Any) -> None:
     """A pass of some sixteen tasks, with a checkpoint after every window of four."""
     np.save(folder / "x.npy", np.random.default_rng(0).standard_normal((N_ROWS, N_COLUMNS)))
     sections = {
         "name": "killed",
         "data": {"train": {"path": str(folder / "x.npy")}, "merge_duplicates": False},
-        "kernel": {"name": "laplacian", "gamma": 0.05},
+        "kernel": kernel,
         "solver": {"method": "nystrom", "n_components": 5, "precision": "float64"},
-        "nystrom": {"landmarks": M, "method": "uniform"},
+        "nystrom": {"landmarks": M, "method": "uniform", **nystrom},
         "gram": {"path": "gram.zarr", "checkpoint_seconds": 0.001},
         "cluster": {"kind": kind, "n_workers": 2, "threads_per_worker": 1},
         "models": {"path": "models"},
@@ -41,13 +43,23 @@ def write_job(folder: Path, kind: str) -> None:
     write_yaml(folder / "c.yaml", sections)
 
 
-def n_folded(store: Path) -> int:
-    """Tasks that the checkpoint of the sums holds."""
-    path = store / "checkpoints" / "statistics-float64.npz"
+def n_folded(store: Path, name: str = "statistics-float64") -> int:
+    """Tasks that a checkpoint holds, such as that of the sums."""
+    path = store / "checkpoints" / f"{name}.npz"
     if not path.exists():
         return 0
     with np.load(path, allow_pickle=False) as file:
         return int(json.loads(str(file["contents"]))["facts"]["n_folded"])
+
+
+def in_round(store: Path, n_rounds: int) -> bool:
+    """Whether so many rounds of choosing landmarks are over, and the pass of the next one has begun."""
+    names = ("landmarks-residuals", "landmarks-pivots")[: 1 + (n_rounds > 0)]
+    paths = [store / "checkpoints" / f"{name}.npz" for name in names]
+    if not all(path.exists() for path in paths):
+        return False
+    written = [path.stat().st_mtime_ns for path in paths]
+    return written[0] == max(written) and n_folded(store, names[-1]) >= n_rounds
 
 
 def has_landmarks(store: Path) -> bool:
@@ -96,3 +108,24 @@ def test_killed_while_sums_grow(kind: str, tmp_path: Path) -> None:
         assert open_basis(Path(found.basis)).total_weight == N_ROWS
         assert contents(Path(found.basis)) == bits
     assert sum(0 < n < n_tasks for n in left) >= N_KILLS - 2
+
+
+def test_killed_while_landmarks_are_chosen(tmp_path: Path) -> None:
+    """Killed while it chooses among all rows, in any round, a fit goes on and ends with the same bits."""
+    kernel = {"name": "rbf", "gamma": 0.0005}  # takes four rounds
+    write_job(tmp_path, "threads", kernel, method="rpcholesky", pool="all")
+    expected = finished(tmp_path, tmp_path / "undisturbed.zarr", "undisturbed")
+    bits, store = contents(Path(expected.basis)), tmp_path / "gram.zarr"
+    rng = np.random.default_rng(SEED)
+    left = []
+    for n_rounds in (0, 0, 1, 2, 3):
+        shutil.rmtree(store, ignore_errors=True)
+        with started(tmp_path, "fit", "c.yaml") as process:
+            assert wait_until(lambda n=n_rounds: in_round(store, n), process)
+            wait_until(lambda: False, process, rng.uniform(0, 0.1))
+            assert killed(process) == []
+        left.append(n_folded(store, "landmarks-pivots"))
+        found = finished(tmp_path, store, f"models-{len(left)}")
+        assert found.eigenvalues == expected.eigenvalues
+        assert contents(Path(found.basis)) == bits
+    assert sum(n > 0 for n in left) >= 2

@@ -108,6 +108,39 @@ def test_brackets_hold_for_every_component(seed: int) -> None:
         assert (exact <= high + slack).all()
 
 
+@pytest.mark.parametrize("seed", [*range(29), 102])  # in the last, huge terms of the trace cancel
+def test_brackets_hold_in_single_precision(seed: int) -> None:
+    """Of float32 rows, near the origin and far from it, they hold but for the rounding that is told."""
+    rng = np.random.default_rng(seed)
+    X = clusters(int(rng.integers(60, 250)), int(rng.integers(1, 7)), seed)
+    far = 100 * rng.standard_normal(X.shape[1]) if seed % 3 == 0 else 0.0
+    X = (X + far).astype(np.float32)
+    name = ("rbf", "laplacian", "poly", "linear")[seed % 4]
+    numbers = {"gamma": float(10 ** rng.uniform(-3, -1)), "degree": 2, "coef0": 1.0}
+    w = None if seed % 2 else rng.uniform(0.5, 3, len(X))
+    settings = FitSettings(
+        kernel=KernelSpec(name, **numbers),
+        n_components=8,
+        method="nystrom",
+        precision="float32",
+        tol=0.5,  # far enough from float64 to do without
+        on_indefinite="warn",
+        nystrom=NystromSettings(n_landmarks=int(rng.integers(5, 50)), bound="probabilistic"),
+        seed=seed,
+    )
+    found = fit(open_source(X), settings, weights=w)
+    values, rounding = found.basis.eigenvalues, np.asarray(found.basis.facts["rounding"])
+    K = reference.kernel(name, X.astype(np.float64), X.astype(np.float64), **numbers)
+    exact = reference.spectrum(K, w)[: len(values)]
+    slack = np.finfo(np.float64).eps * len(X) * np.abs(K).max()
+    assert found.basis.precision == "float32"
+    assert [bound.kind for bound in found.certificates] == ["trace", "probabilistic"]
+    for bound in found.certificates:
+        low, high = bound.brackets(values, rounding).T
+        assert (low - slack <= exact).all()
+        assert (exact <= high + slack).all()
+
+
 def test_any_order_and_split_of_the_rows_give_the_same() -> None:
     """Rows in any order, and added in any parts, give the same eigenvalues to 1e-10."""
     X = clusters()

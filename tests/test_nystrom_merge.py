@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from kpca_stream import load_basis
+from kpca_stream.cli import main
 from kpca_stream.storage.basis import open_basis
-from tests.disturb import flip
+from tests.disturb import ROOT, flip
 from tests.landmark_jobs import Run, correlated, halves, part, refused, runner, write_job
 
 
@@ -39,6 +41,37 @@ def test_merged_halves_are_one_fit_of_all_rows(run: Run) -> None:
     assert all(check["ok"] for check in run("verify", "all.zarr")["result"]["checks"])
 
 
+def test_the_readme_merges_two_days(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The README's commands, word for word, come to one fit of both days' rows with Monday's landmarks."""
+    monkeypatch.chdir(tmp_path)
+    write_job(tmp_path)
+    Path("c.yaml").rename("days.yaml")
+    Path("x.npy").unlink()
+    X = correlated()
+    np.save("monday.npy", X[:150])
+    np.save("tuesday.npy", X[150:])
+    commands = [shlex.split(line) for line in command_of_readme("merge").splitlines()]
+    assert [command[:2] for command in commands] == [
+        ["kpca-stream", what] for what in ("fit", "fit", "merge")
+    ]
+    for command in commands:
+        assert main(command[1:]) == 0, capsys.readouterr()
+    np.save("both.npy", X)
+    landmarks = "nystrom.landmarks={basis: models/monday/versions/1/basis.zarr}"
+    both = ("data.train.path=both.npy", "name=both", "gram.path=work/both.zarr", landmarks)
+    capsys.readouterr()
+    same("both.zarr", runner(capsys)("fit", "days.yaml", settings=both)["result"]["basis"])
+
+
+def command_of_readme(name: str) -> str:
+    """The lines of the command that the README marks with a name, those that go on joined."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    marked = text.split(f"<!-- command: {name} -->\n```sh\n")[1]
+    return marked.split("```")[0].replace("\\\n", " ")
+
+
 def test_what_was_merged_is_merged_again(run: Run) -> None:
     """Three parts in two steps, and in another order, are one fit of all rows."""
     first = part(run, "0:150")
@@ -52,20 +85,25 @@ def test_what_was_merged_is_merged_again(run: Run) -> None:
 
 
 def test_rows_do_not_count_twice(run: Run) -> None:
-    """A basis that is named twice, or is part of another one already, is refused."""
+    """A basis that is named twice, is of the same rows, or is part of another one already, is refused."""
     first, second = halves(run)
-    for paths in ((first, first), (first, str(Path(first).resolve())), (first, second, first)):
+    again = part(run, "0:150", first, "gram.path=again.zarr", "models.path=again")
+    same_rows = ((first, first), (first, str(Path(first).resolve())), (first, second, first), (first, again))
+    for paths in same_rows:
         message = refused(run("merge", *paths, "--into", "x.zarr", code=65))
         assert "which would count twice" in message
     run("merge", first, second, "--into", "all.zarr")
-    assert "all.zarr holds too" in refused(run("merge", "all.zarr", second, "--into", "x.zarr", code=65))
+    for basis in (first, second, again):
+        assert "all.zarr holds too" in refused(run("merge", "all.zarr", basis, "--into", "x.zarr", code=65))
     assert not Path("x.zarr").exists()
+    fingerprints = [open_basis(Path(basis)).facts["fingerprint"] for basis in (first, second)]
+    assert open_basis(Path("all.zarr")).facts["merged"] == fingerprints
 
 
 @pytest.mark.parametrize(
     ("settings", "differs"),
     [
-        (("seed=5",), "landmarks"),
+        (("seed=5",), "means or scales of columns, landmarks"),
         (("kernel.gamma=0.2",), "kernel"),
         (("kernel.name=laplacian",), "kernel"),
         (("data.scale=standard",), "means or scales of columns"),
@@ -95,7 +133,8 @@ def test_what_is_no_part_is_refused(run: Run) -> None:
     )
     assert "none.zarr is not a basis" in refused(run("merge", first, "none.zarr", "--into", "x.zarr", code=2))
     before = {path: path.read_bytes() for path in Path(first).rglob("*") if path.is_file()}
-    assert "exists" in refused(run("merge", first, second, "--into", first, code=2))
+    for parts in ((first, second), ("none.zarr", "none.zarr")):  # before any work
+        assert "exists" in refused(run("merge", *parts, "--into", first, code=2))
     assert before == {path: path.read_bytes() for path in Path(first).rglob("*") if path.is_file()}
     assert not Path("x.zarr").exists()
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpca_stream.errors import DataError
+from kpca_stream.numerics.features import FeatureMap
 from kpca_stream.numerics.novelty import TIE, Thresholds
-from kpca_stream.numerics.nystrom import FeatureMap
 
 Array = NDArray[Any]
 

@@ -33,6 +33,9 @@ LANDMARK_BLOCK_ROWS = 8192
 MERGING_COPIES = 4
 """Of the distinct rows, while they are merged."""
 CHUNK_ROWS = 2048
+MOST_CHUNK_ROWS = 8192
+CHUNK_BYTES = 2**20
+"""Of stored rows: where they are short, a file takes longer to make than its rows to write."""
 DESCRIPTION_BYTES = 2500
 BASIS_DESCRIPTION_BYTES = 30_000
 """Descriptions of a basis' arrays, its quantiles, what a version says of itself."""
@@ -161,9 +164,17 @@ def tile_bytes(grid: TileGrid, shape: Shape) -> int:
     return grid.n_tiles * grid.tile_rows**2 * shape.itemsize
 
 
+def chunk_rows(n_features: int) -> int:
+    """Rows of a chunk in a run's store, a power of two."""
+    rows = MOST_CHUNK_ROWS
+    while rows > CHUNK_ROWS and 8 * n_features * rows > CHUNK_BYTES:
+        rows //= 2
+    return rows_at_once(n_features, rows)
+
+
 def rows_on_disk(shape: Shape, itemsize: int) -> int:
     """The rows in a run's store, in whole chunks."""
-    chunk = rows_at_once(shape.n_features, CHUNK_ROWS)
+    chunk = min(chunk_rows(shape.n_features), shape.n_samples)
     return _padded(shape.n_samples, chunk) * shape.n_features * itemsize
 
 

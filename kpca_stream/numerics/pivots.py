@@ -9,6 +9,7 @@ at a time. Accelerated form: Epperly, Tropp and Webber (2024), arXiv 2410.03969.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -93,6 +94,11 @@ class Sums:
     largest: float
     roundings: float
 
+    @classmethod
+    def nothing(cls, n_pivots: int) -> Self:
+        """Of no rows."""
+        return cls(0.0, np.zeros(n_pivots), 0.0, 0.0)
+
     def __add__(self, other: Sums) -> Sums:
         """Of both sets."""
         return Sums(
@@ -165,6 +171,20 @@ class Chosen(NamedTuple):
     n_rounds: int
 
 
+class Rounds(NamedTuple):
+    """How far a choice got.
+
+    Parameters
+    ----------
+    pivots : Pivots
+    n_rounds : int
+        How often proposals were drawn.
+    """
+
+    pivots: Pivots
+    n_rounds: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
     """What is asked for.
@@ -183,7 +203,14 @@ class Wanted:
     residual: float | None = None
 
 
-def choose(gram: Gram, wanted: Wanted, *, judge: bool = True) -> Chosen:
+def choose(
+    gram: Gram,
+    wanted: Wanted,
+    *,
+    judge: bool = True,
+    begun: Rounds | None = None,
+    keep: Callable[[Rounds], None] | None = None,
+) -> Chosen:
     """Randomly pivoted Cholesky, a pass over the rows for each block of proposals.
 
     Parameters
@@ -193,24 +220,32 @@ def choose(gram: Gram, wanted: Wanted, *, judge: bool = True) -> Chosen:
     judge : bool
         Whether to measure what the last landmarks leave too, which takes a pass of its own; always done where
         a residual is asked for.
+    begun : Rounds, optional
+        The rounds of an earlier run, as `keep` was told of them.
+    keep : callable, optional
+        Is told of all rounds so far after each.
 
     Returns
     -------
     Chosen
         The same for every cut of the rows, but for rounding.
     """
-    rng = np.random.default_rng(wanted.seed % 2**64)
-    pivots, curve, n_rounds = Pivots.none(), Curve(np.empty(0)), 0
+    pivots, n_rounds = begun or Rounds(Pivots.none(), 0)
+    curve = Curve(np.empty(0))
     judge = judge or wanted.residual is not None
     while judge or len(pivots) < wanted.n_landmarks:
         left, curve = gram.residuals(pivots)
         enough = None if wanted.residual is None else curve.needed(wanted.residual)
         if enough is not None:
             return Chosen(pivots.indices[:enough], Curve(curve.shares[:enough]), n_rounds)
+        # Of the round alone: a choice that goes on draws what it would have drawn.
+        rng = np.random.default_rng([wanted.seed % 2**64, n_rounds])
         grown = _round(gram, pivots, left, wanted.n_landmarks, rng)
         if len(grown) == len(pivots):
             break
         pivots, n_rounds = grown, n_rounds + 1
+        if keep is not None:
+            keep(Rounds(pivots, n_rounds))
     if not len(pivots):
         return Chosen(np.zeros(1, np.int64), Curve(np.zeros(1)), n_rounds)
     return Chosen(pivots.indices, curve, n_rounds)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +14,44 @@ from kpca_stream import passes
 from kpca_stream.numerics.curve import Curve
 from kpca_stream.numerics.forecast import rows_at_once
 from kpca_stream.numerics.kernels import Kernel, Precomputed, as_operand
-from kpca_stream.numerics.pivots import Indices, Pivots, Residuals, Sums, Wanted, choose
+from kpca_stream.numerics.pivots import Indices, Pivots, Residuals, Rounds, Sums, Wanted, choose
 from kpca_stream.numerics.pool import residuals_of, values_between
+from kpca_stream.storage.checkpoint import Checkpoints, Ledger
 from kpca_stream.storage.rows import Rows
 from kpca_stream.telemetry import Advance
 
 Array = NDArray[Any]
 
 BLOCK_ROWS = 8192
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """Where a choice under way is kept: after each round, and within the passes.
+
+    Parameters
+    ----------
+    checkpoints : Checkpoints, optional
+        Without, nothing is kept.
+    belongs_to : list of int
+        What the choice depends on, beside its own rows and kernel.
+    seconds : float
+        Least time between two checkpoints of a pass.
+    """
+
+    checkpoints: Checkpoints | None = None
+    belongs_to: list[int] = field(default_factory=list)
+    seconds: float = passes.COMMIT_SECONDS
+
+    @property
+    def rounds(self) -> Ledger:
+        """Of the pivots."""
+        return Ledger(self.checkpoints, "landmarks-pivots", self.belongs_to)
+
+    def residuals(self, pivots: Pivots) -> Ledger:
+        """Of the pass against these pivots."""
+        factor = zlib.crc32(np.ascontiguousarray(pivots.factor).data)
+        return Ledger(self.checkpoints, "landmarks-residuals", [*self.belongs_to, factor, BLOCK_ROWS])
 
 
 class Landmarks(NamedTuple):
@@ -53,6 +84,7 @@ def rpcholesky_of_all(
     dtype: np.dtype[Any],
     at_once: int | None = None,
     progress: Advance | None = None,
+    keeping: Keeping | None = None,
 ) -> Landmarks:
     """Landmarks by randomly pivoted Cholesky on all rows.
 
@@ -73,14 +105,16 @@ def rpcholesky_of_all(
         where the pivots ask for it.
     at_once, progress
         As in `passes.run`; the total grows with every round.
+    keeping : Keeping, optional
+        A choice that was kept there goes on.
 
     Returns
     -------
     Landmarks
-        The same for every number of workers.
+        The same for every number of workers, and after every interruption.
     """
-    gram = _StreamedGram(rows, weights, kernel, dtype, at_once, progress)
-    chosen = choose(gram, wanted, judge=False)
+    gram = _StreamedGram(rows, weights, kernel, dtype, at_once, progress, keeping or Keeping())
+    chosen = choose(gram, wanted, judge=False, begun=gram.restored(), keep=gram.keep)
     return Landmarks(chosen.indices, gram.rows_at(chosen.indices), chosen.curve, chosen.n_rounds)
 
 
@@ -92,6 +126,7 @@ class _StreamedGram:
     dtype: np.dtype[Any]
     at_once: int | None
     progress: Advance | None
+    keeping: Keeping
     _held: dict[int, Array] = field(default_factory=dict)  # rows of pivots and proposals
     _largest: float = 0.0
     _n_done: int = 0
@@ -102,26 +137,39 @@ class _StreamedGram:
         is_rounded = isinstance(self.kernel, Precomputed) and self.rows.dtype.kind == "f"
         return float(np.finfo(self.rows.dtype if is_rounded else np.float64).eps)
 
+    def restored(self) -> Rounds | None:
+        """The rounds that an earlier run left."""
+        found = self.keeping.rounds.restored()
+        if found is None:
+            return None
+        arrays, n_rounds = found
+        self._largest = float(arrays["largest"])
+        return Rounds(Pivots(arrays["indices"], arrays["factor"]), n_rounds)
+
+    def keep(self, rounds: Rounds) -> None:
+        """For a run that may go on."""
+        pivots, n_rounds = rounds
+        arrays = {"indices": pivots.indices, "factor": pivots.factor, "largest": np.array(self._largest)}
+        self.keeping.rounds.save(arrays, n_rounds)
+
     def residuals(self, pivots: Pivots) -> tuple[Residuals, Curve]:
         """One pass; sums are folded in order of the blocks."""
         inverse = pivots.inverse().astype(pivots.precision(self.dtype, self._largest))
         against = pivots.indices if self._is_given else self.rows_at(pivots.indices)
-        blocks = _blocks(self.rows)
-        values = np.empty(self.rows.shape[0])
-        sums: list[Sums] = []
-
-        def fold(index: int, part: Residuals) -> None:
-            values[slice(*blocks[index])] = part.values
-            sums[:] = [sums[0] + part.sums] if sums else [part.sums]
+        blocks, ledger = _blocks(self.rows), self.keeping.residuals(pivots)
+        found, first = _Folded.restored(ledger, self.rows.shape[0], len(pivots))
 
         def call(index: int) -> passes.Call:
             a, b = blocks[index]
             arguments = (self.rows.part(a, b), a, self.weights[a:b], self.kernel, against, inverse)
             return passes.Call(residuals_of_block, arguments)
 
-        self._run(passes.Lazy(len(blocks), call), fold)
-        self._largest = sums[0].largest
-        return Residuals(values, sums[0]), sums[0].curve
+        commit = passes.Commit(
+            lambda n: ledger.save(found.arrays(blocks[n - 1][1]), n), first, self.keeping.seconds
+        )
+        self._run(passes.Lazy(len(blocks), call), lambda index, part: found.add(blocks[index], part), commit)
+        self._largest = found.sums.largest
+        return Residuals(found.values, found.sums), found.sums.curve
 
     def values(self, proposals: Indices, pivots: Indices) -> tuple[Array, Array]:
         """From the proposals' rows, which a pass over their blocks gathers."""
@@ -166,13 +214,45 @@ class _StreamedGram:
         self._run(passes.Lazy(len(touched), call), fold)
         return found
 
-    def _run(self, calls: passes.Lazy, fold: Callable[[int, Any], None]) -> None:
+    def _run(
+        self, calls: passes.Lazy, fold: Callable[[int, Any], None], commit: passes.Commit | None = None
+    ) -> None:
         def advance(done: int, total: int) -> None:
             if self.progress:
                 self.progress(self._n_done + done, self._n_done + total)
 
-        passes.run(calls, fold, at_once=self.at_once, progress=advance)
+        passes.run(calls, fold, commit=commit, at_once=self.at_once, progress=advance)
         self._n_done += len(calls)
+
+
+@dataclass(eq=False)
+class _Folded:
+    """Residuals (n_rows,), as far as blocks were folded, and the sums of these blocks."""
+
+    values: Array
+    sums: Sums
+
+    @classmethod
+    def restored(cls, ledger: Ledger, n_rows: int, n_pivots: int) -> tuple[Self, int]:
+        """As an earlier run left them, and how many blocks they are of."""
+        values, sums = np.empty(n_rows), Sums.nothing(n_pivots)
+        held = ledger.restored()
+        if held is None:
+            return cls(values, sums), 0
+        arrays, n_folded = held
+        total, largest, roundings = arrays["scalars"].tolist()
+        values[: len(arrays["values"])] = arrays["values"]
+        return cls(values, Sums(total, arrays["explained"], largest, roundings)), n_folded
+
+    def add(self, rows: tuple[int, int], part: Residuals) -> None:
+        """Take in the next block."""
+        self.values[slice(*rows)] = part.values
+        self.sums = self.sums + part.sums
+
+    def arrays(self, end: int) -> dict[str, Array]:
+        """What is kept of the rows before `end`."""
+        scalars = np.array([self.sums.total, self.sums.largest, self.sums.roundings])
+        return {"values": self.values[:end], "explained": self.sums.explained, "scalars": scalars}
 
 
 def _blocks(rows: Rows) -> list[tuple[int, int]]:

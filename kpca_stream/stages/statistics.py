@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from kpca_stream import passes
 from kpca_stream.errors import DataError
+from kpca_stream.numerics.features import FeatureMap, representable
 from kpca_stream.numerics.forecast import Shape
 from kpca_stream.numerics.kernels import Kernel, Operand, Precomputed, as_landmarks, as_operand
 from kpca_stream.numerics.landmark_products import collected, projected, similarities
-from kpca_stream.numerics.nystrom import Embedding, FeatureMap, Statistics, embed, representable
+from kpca_stream.numerics.nystrom import Embedding, Statistics, embed
 from kpca_stream.numerics.rowcut import RowCut
 from kpca_stream.storage.checkpoint import Ledger
 from kpca_stream.storage.layout import RunStore

@@ -113,7 +113,9 @@ def plot(answer: Answer, path: Path) -> None:
     try:
         from matplotlib.figure import Figure as Sheet
     except ImportError as error:
-        raise SystemExit("--plot needs matplotlib; install it: pip install matplotlib") from error
+        raise SystemExit(
+            "--plot needs matplotlib; install the bench extra: pip install -e '.[bench]'"
+        ) from error
     sheet = Sheet(figsize=(4 * len(DATA), 7), layout="constrained")
     axes = sheet.subplots(2, len(DATA), squeeze=False)
     for column, name in enumerate(DATA):
@@ -127,6 +129,9 @@ def _draw(axes: Any, rows: list[Mapping[str, Any]], what: str) -> None:
     for method in METHODS:
         points = [(row["m"], row[what]) for row in rows if row["method"] == method]
         axes.loglog(*zip(*points, strict=True), marker="o", label=method)
+    numbers = sorted({row["m"] for row in rows})
+    axes.set_xticks(numbers, [f"{m:,}" for m in numbers])
+    axes.set_xticks([], minor=True)
     axes.set_xlabel("landmarks")
     axes.set_ylabel(what)
     axes.legend()

@@ -18,7 +18,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from kpca_stream import KernelPCA
 from kpca_stream.cluster import connect, single_threaded_blas
 from kpca_stream.numerics.eigensolve import Eigenpairs
-from kpca_stream.numerics.nystrom import FeatureMap
+from kpca_stream.numerics.features import FeatureMap
 from kpca_stream.stages.centering import CentredGram
 from kpca_stream.stages.solve import LanczosSettings, block_columns, solve
 from kpca_stream.stages.statistics import landmark_block

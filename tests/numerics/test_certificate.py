@@ -8,8 +8,9 @@ import reference
 from numpy.typing import NDArray
 
 from kpca_stream.numerics.certificate import by_trace, probabilistic, sampled
+from kpca_stream.numerics.features import FeatureMap
 from kpca_stream.numerics.kernels import Preparation, Rbf
-from kpca_stream.numerics.nystrom import Embedding, FeatureMap, Statistics, embed
+from kpca_stream.numerics.nystrom import Embedding, Statistics, embed
 
 Array = NDArray[np.float64]
 

@@ -17,9 +17,10 @@ from kpca_stream.numerics.drift import (
     residual_trace_share,
     sampling_bound,
 )
+from kpca_stream.numerics.features import FeatureMap
 from kpca_stream.numerics.kernels import Laplacian, Linear, Preparation, Rbf
 from kpca_stream.numerics.novelty import N_QUANTILES, Thresholds, thresholds
-from kpca_stream.numerics.nystrom import FeatureMap, Statistics, embed
+from kpca_stream.numerics.nystrom import Statistics, embed
 
 Array = NDArray[Any]
 

@@ -8,8 +8,9 @@ import reference
 from numpy.typing import NDArray
 
 from kpca_stream.errors import DataError
+from kpca_stream.numerics.features import FeatureMap
 from kpca_stream.numerics.kernels import Kernel, Linear, Own, Preparation, Rbf, Sigmoid
-from kpca_stream.numerics.nystrom import Embedding, FeatureMap, Statistics, embed, needed_dtype
+from kpca_stream.numerics.nystrom import Embedding, Statistics, embed
 
 Array = NDArray[np.float64]
 
@@ -237,9 +238,9 @@ def test_float64_is_needed_where_float32_would_discard_too_much() -> None:
         kept = int((sigma > sigma[0] * limit).sum())
         assert features.P.shape[1] == kept
         assert features.discarded == pytest.approx(max(0.0, sigma[kept:].sum()) / 60, abs=1e-14)
-    assert needed_dtype(kernel, Z, coarse.discarded * 1.1) == np.float32
-    assert needed_dtype(kernel, Z, coarse.discarded * 0.9) == np.float64
-    assert FeatureMap.within(kernel, Z, coarse.discarded * 0.9).P.shape == fine.P.shape
+    assert FeatureMap.within(kernel, Z, coarse.discarded * 1.1).dtype == np.float32
+    within = FeatureMap.within(kernel, Z, coarse.discarded * 0.9)
+    assert (within.dtype, within.P.shape) == (np.float64, fine.P.shape)
 
 
 def test_an_indefinite_kernel_is_told_by_its_landmarks() -> None:

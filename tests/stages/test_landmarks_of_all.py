@@ -13,11 +13,12 @@ from distributed import Client
 from numpy.typing import NDArray
 
 from kpca_stream.cluster import single_threaded_blas
-from kpca_stream.numerics.kernels import Kernel, Laplacian, Linear, Precomputed, Preparation, Rbf
+from kpca_stream.numerics.kernels import Kernel, Laplacian, Linear, Own, Precomputed, Preparation, Rbf
 from kpca_stream.numerics.pivots import Wanted
 from kpca_stream.numerics.pool import rpcholesky
 from kpca_stream.stages import landmarks as stage
-from kpca_stream.stages.landmarks import Landmarks, rpcholesky_of_all
+from kpca_stream.stages.landmarks import Keeping, Landmarks, rpcholesky_of_all
+from kpca_stream.storage.checkpoint import Checkpoints
 from kpca_stream.storage.rows import ArrayRows, Rows, ZarrRows
 
 Array = NDArray[Any]
@@ -165,6 +166,75 @@ def test_progress_never_goes_back() -> None:
     assert list(done) == sorted(done)
     assert list(total) == sorted(total)
     assert done[-1] == total[-1] > 6
+
+
+def chosen_with(
+    folder: Path, X: Array, kernel: Kernel = KERNEL, stop: float = np.inf
+) -> tuple[Landmarks, list[int]]:
+    """A choice that is kept in `folder`, and what it told; stopped after `stop` windows of four tasks."""
+    told: list[int] = []
+
+    def tell(done: int, _total: int) -> None:
+        told.append(done)
+        if len(told) > stop:
+            raise InterruptedError
+
+    with single_threaded_blas(), dask.config.set(scheduler="threads", num_workers=2):
+        found = rpcholesky_of_all(
+            ArrayRows(X),
+            np.ones(len(X)),
+            kernel,
+            Wanted(n_landmarks=250, seed=1),
+            dtype=SINGLE,
+            progress=tell,
+            at_once=4,
+            keeping=Keeping(Checkpoints(folder), [7], 0.0),
+        )
+    return found, told
+
+
+@pytest.mark.parametrize("kind", ["rows", "matrix"])
+def test_an_interrupted_choice_goes_on(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A choice that was stopped anywhere, and goes on, ends with the same bits."""
+    monkeypatch.setattr(stage, "BLOCK_ROWS", 64)
+    X, kernel = rows(1400).astype(np.float32), KERNEL
+    if kind == "matrix":
+        K = KERNEL.matrix(X, X)
+        X, kernel = (K + K.T) / 2, Precomputed(Preparation())
+    expected, whole = chosen_with(tmp_path / "whole", X, kernel)
+    assert expected.n_rounds > 2
+    for stop in range(0, len(whole), 5):
+        with pytest.raises(InterruptedError):
+            chosen_with(tmp_path / str(stop), X, kernel, stop)
+        found, _ = chosen_with(tmp_path / str(stop), X, kernel)
+        np.testing.assert_array_equal(found.indices, expected.indices)
+        np.testing.assert_array_equal(found.rows, expected.rows)
+        np.testing.assert_array_equal(found.curve.shares, expected.curve.shares)
+        assert found.n_rounds == expected.n_rounds
+
+
+def test_an_interrupted_choice_repeats_no_more_than_a_window(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all blocks that passes compare with pivots, four at most are compared twice."""
+    monkeypatch.setattr(stage, "BLOCK_ROWS", 64)
+    compared: list[int] = []
+
+    def similar(A: Array, B: Array) -> Array:
+        if len(A) == 64 != len(B):  # the blocks of a pass, and no others
+            compared.append(len(B))
+        return np.asarray(KERNEL.matrix(A, B))
+
+    X, kernel = rows(22 * 64), Own(Preparation(), similar, "similar")
+    _, told = chosen_with(tmp_path / "whole", X, kernel)
+    n_compared = len(compared)
+    assert n_compared >= 22
+    for stop in range(0, len(told), 3):
+        compared.clear()
+        with pytest.raises(InterruptedError):
+            chosen_with(tmp_path / str(stop), X, kernel, stop)
+        chosen_with(tmp_path / str(stop), X, kernel)
+        assert n_compared <= len(compared) <= n_compared + 4
 
 
 @pytest.mark.slow

@@ -13,8 +13,8 @@ from distributed import Client
 
 from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.errors import DataError
+from kpca_stream.numerics.features import FeatureMap
 from kpca_stream.numerics.kernels import Precomputed, Preparation, Rbf
-from kpca_stream.numerics.nystrom import FeatureMap
 from kpca_stream.numerics.rowcut import BLOCK_ROWS
 from kpca_stream.numerics.tiles import TileGrid
 from kpca_stream.stages.gram import Gram

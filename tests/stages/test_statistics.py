@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.errors import DataError
 from kpca_stream.numerics import rowcut
+from kpca_stream.numerics.features import FeatureMap
 from kpca_stream.numerics.kernels import Polynomial, Precomputed, Preparation, Rbf
-from kpca_stream.numerics.nystrom import FeatureMap, Statistics, embed
+from kpca_stream.numerics.nystrom import Statistics, embed
 from kpca_stream.stages.statistics import (
     RowPass,
     RowTask,

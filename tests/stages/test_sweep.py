@@ -163,7 +163,7 @@ def test_rows_are_written_in_whole_chunks(X: Array, store: zarr.Group) -> None:
     array = store["rows"]
     assert isinstance(array, zarr.Array)
     assert array.dtype == np.float32
-    assert array.chunks == (2048, 2)
+    assert array.chunks == (8192, 2)
     assert [type(codec).__name__ for codec in array.compressors] == ["Crc32cCodec"]
     np.testing.assert_array_equal(found.rows.load(), X.astype(np.int16)[:, :2])
 

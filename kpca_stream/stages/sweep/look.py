@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.numerics.duplicates import Distinct, Merging
+from kpca_stream.numerics.footprint import chunk_rows
 from kpca_stream.numerics.forecast import SAMPLE_ROWS
 from kpca_stream.numerics.moments import Moments
 from kpca_stream.numerics.observation import Look, Observation
@@ -23,8 +24,6 @@ from kpca_stream.storage.damage import told_as
 from kpca_stream.storage.rows import ArrayRows, Rows, ZarrRows
 from kpca_stream.storage.source import Source
 from kpca_stream.storage.sources.table import WINDOW_ROWS, block_rows
-
-CHUNK_ROWS = 2048
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +175,7 @@ def _sink(source: Source, store: zarr.Group | None) -> Sink:
 
 def _new_rows(source: Source, store: zarr.Group, n_samples: int) -> zarr.Array[Any]:
     # Both are powers of two, so that every block and every window owns whole chunks.
-    chunks = min(CHUNK_ROWS, block_rows(source.n_features)), source.n_features
+    chunks = min(chunk_rows(source.n_features), block_rows(source.n_features)), source.n_features
     shape = n_samples, source.n_features
     return create_array(store, "rows", shape, chunks, source.dtype, dimensions=("row", "column"))
 

@@ -25,6 +25,9 @@ from kpca_stream.storage.sources.table import WINDOW_ROWS, block_rows, steps
 Array = NDArray[Any]
 Progress = Callable[[int, int], None]
 
+MERGED_BYTES = 8 * 2**20
+"""Rows of a window that are merged at once, where they are that many."""
+
 
 @dataclass(frozen=True, eq=False)
 class Sink:
@@ -71,7 +74,7 @@ class _Window:
 
     def __init__(self, look: Look, start: int, n_rows: int, weights: Array | None) -> None:
         self._observer = Observer(look, start)
-        self._merger = None if look.merging is None else Merger(look.merging)
+        self._merger = None if look.merging is None else Merger(look.merging, MERGED_BYTES)
         # With all rows before: how many of these differ is for the caller to tell.
         self._most_rows = np.inf if look.merging is None else look.merging.most_rows(start + n_rows)
         self._start = start
@@ -97,7 +100,7 @@ class _Window:
         if self._merger is None or self._merger.failure is not None or not len(X):
             return
         weights = None if self._weights is None else self._weights[first : first + len(X)]
-        self._merger.add(Distinct.of(X, weights), self._most_rows)
+        self._merger.add(Distinct.seen(X, weights), self._most_rows)
 
 
 class Total:
