@@ -45,9 +45,16 @@ def ramp(palette: Palette) -> Colormap:
     return colours.with_extremes(bad="none")  # type: ignore[no-any-return]
 
 
-def colour_bar(ax: Axes, image: Any, label: str) -> None:
-    """A thin bar right of `ax` that tells what the colours of `image` mean."""
+def colour_bar(ax: Axes, image: Any, label: str, *, whole: bool = False) -> None:
+    """A thin bar right of `ax` that tells what the colours of `image` mean: `whole` numbers, or any."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, StrMethodFormatter
+
     bar = ax.figure.colorbar(image, ax=ax, fraction=0.05, pad=0.03, aspect=24)
+    if whole:
+        logarithmic = type(image.norm).__name__ == "LogNorm"
+        bar.locator = LogLocator(subs=(1, 3), numticks=9) if logarithmic else MaxNLocator(5, integer=True)
+        bar.formatter = StrMethodFormatter("{x:,.0f}")
+        bar.ax.minorticks_off()
     bar.set_label(label)
     bar.outline.set_visible(False)  # type: ignore[operator]
     # One picture instead of a path for each of its 256 colours.

@@ -14,15 +14,16 @@ from kpca_stream.numerics.novelty import Thresholds
 from kpca_stream.report.canvas import axes_or_new, legend
 from kpca_stream.report.novelty import limit_of
 from kpca_stream.report.palette import LIGHT, Palette
-from kpca_stream.report.taking import MEASURES, Fitted, check_measure, fitted, value_parts
+from kpca_stream.report.taking import MEASURES, Fitted, frozen, value_parts
+from kpca_stream.storage.basis import Basis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Array = NDArray[Any]
 
-CHANCE = 1.628
-"""Times 1/√n: what the distance of n rows from their own distribution passes once in a hundred times."""
+CHANCE = 1e-3
+"""With which a part like the training rows is farther from them than the band tells."""
 TIE = 1e-9
 
 
@@ -33,9 +34,12 @@ class Distance:
     ----------
     thresholds : Thresholds
     of : {"reconstruction_error", "hotelling_t2"}
+    n_training : float
+        From how many rows the quantiles were taken.
     """
 
-    def __init__(self, thresholds: Thresholds, of: str) -> None:
+    def __init__(self, thresholds: Thresholds, of: str, n_training: float) -> None:
+        self.n_training = n_training
         _, quantiles = limit_of(thresholds, of)
         # Copies of a training row share their place; rounding must not part them.
         edges, last = np.unique(quantiles[::-1], return_index=True)
@@ -63,8 +67,10 @@ class Distance:
 
     @property
     def by_chance(self) -> float:
-        """What it passes in one of a hundred parts of so many rows that are like the training rows."""
-        return float(CHANCE / np.sqrt(self.n_rows)) if self.n_rows else float("nan")
+        """√(ln(2/p)/2 · (1/n + 1/N)), which the distance of equal sources passes with chance p (Massart 1990)."""
+        if not self.n_rows:
+            return float("nan")
+        return float(np.sqrt(np.log(2 / CHANCE) / 2 * (1 / self.n_rows + 1 / self.n_training)))
 
     @property
     def relative_mean(self) -> float:
@@ -102,18 +108,26 @@ def drift_plot(
     DataError
         If there are no parts.
     """
-    thresholds = fitted(basis).thresholds
-    found = {of: _distances(value_parts(scores, of), thresholds, of) for of in MEASURES}
+    known = frozen(basis)
+    n_training = rows_of_thresholds(known)
+    found = {of: _distances(value_parts(scores, of), known.thresholds, of, n_training) for of in MEASURES}
     if not found["hotelling_t2"]:
         raise DataError("scores: got no parts, expected some; score rows first")
     return draw_drift(axes_or_new(ax), found, palette=palette)
 
 
-def _distances(parts: Iterable[Iterable[Array]], thresholds: Thresholds, of: str) -> list[Distance]:
-    check_measure(of)
+def rows_of_thresholds(basis: Basis) -> float:
+    """How many training rows its thresholds were taken from: of landmarks, from a sample."""
+    kept = basis.accumulated
+    return basis.total_weight if kept is None else min(basis.total_weight, max(kept.sample.shape[0], 1))
+
+
+def _distances(
+    parts: Iterable[Iterable[Array]], thresholds: Thresholds, of: str, n_training: float
+) -> list[Distance]:
     found = []
     for part in parts:
-        distance = Distance(thresholds, of)
+        distance = Distance(thresholds, of, n_training)
         for values in part:
             distance.add(values)
         found.append(distance)
@@ -133,7 +147,7 @@ def draw_drift(
     longest = max((len(each) for each in distances.values()), default=0)
     by_chance = [d.by_chance for d in distances["hotelling_t2"]]
     position = np.arange(1, longest + 1)
-    ax.fill_between(position, 0, by_chance, step="mid", color=palette.muted, alpha=0.22, lw=0, label="chance (99 %)")
+    ax.fill_between(position, 0, by_chance, step="mid", color=palette.muted, alpha=0.22, lw=0, label="chance")
     for of, (style, colour, name) in looks.items():
         values = [distance.statistic for distance in distances.get(of, ())]
         if np.isfinite(values).any():
@@ -168,6 +182,29 @@ def draw_means(
     _number_parts(ax, len(values), label)
     ax.set_ylim(0, 1.15 * max(1.0, float(np.nanmax([*values, 1.0]))))
     ax.set_ylabel("mean e / training" if of == "reconstruction_error" else "mean T² / training")
+    legend(ax)
+    return ax
+
+
+def draw_shares(
+    ax: Axes,
+    shares: Sequence[float],
+    expected: float,
+    *,
+    palette: Palette,
+    changes: Sequence[int] = (),
+    label: str = "part, in order of writing",
+) -> Axes:
+    """Shares of novel rows over the parts, beside the expected one."""
+    percents = 100 * np.asarray(shares)
+    position = np.arange(1, len(shares) + 1)
+    style = {"color": palette.muted, "lw": 1.2, "ls": (0, (4, 2))}
+    ax.axhline(100 * expected, label="expected", **style)
+    ax.bar(position, percents, color=palette.first, width=0.7, label="novel rows")
+    _mark(ax, changes, palette)
+    _number_parts(ax, len(shares), label)
+    ax.set_ylim(0, 1.15 * max(200 * expected, float(percents.max(initial=0.0))))
+    ax.set_ylabel("novel rows, %")
     legend(ax)
     return ax
 

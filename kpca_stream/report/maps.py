@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 Range = tuple[float, float]
 
-BINS = 80
-MARGIN = 0.04
+MOST_BINS = 80
+LEAST_BINS = 16
+MARGIN = 0.07
+FEW = 20
+"""Rows in the fullest cell, below which colours are spread in equal steps."""
 INNER_SHARE = 0.95
 """Of the training rows, within the line that shows where they lie."""
 
@@ -36,7 +39,7 @@ class Density:
         Cells along either.
     """
 
-    def __init__(self, x: Range, y: Range, bins: int = BINS) -> None:
+    def __init__(self, x: Range, y: Range, bins: int = MOST_BINS) -> None:
         self.x, self.y, self.bins = _widened(x), _widened(y), bins
         self.counts = np.zeros((bins, bins))
         self.n_outside = 0.0
@@ -85,7 +88,7 @@ def component_map(
     *,
     first: int = 1,
     second: int = 2,
-    bins: int = BINS,
+    bins: int | None = None,
     palette: Palette = LIGHT,
 ) -> Axes:
     """Two components of any number of rows as a density, in bounded memory.
@@ -97,8 +100,8 @@ def component_map(
     ax : matplotlib.axes.Axes, optional
     first, second : int
         Components along x and y, counted from 1.
-    bins : int
-        Cells along either.
+    bins : int, optional
+        Cells along either; by default as many as that number of rows fills.
     palette : Palette
 
     Returns
@@ -112,8 +115,8 @@ def component_map(
     DataError
         If there are no rows.
     """
-    ranges = _ranges_of(score_blocks(scores, first, second))
-    density = Density(*ranges, bins)
+    x_range, y_range, n_rows = _looked_at(score_blocks(scores, first, second))
+    density = Density(x_range, y_range, bins or bins_for(n_rows))
     for x, y in score_blocks(scores, first, second):
         density.add(x, y)
     return draw_map(axes_or_new(ax), density, first=first, second=second, palette=palette)
@@ -129,21 +132,18 @@ def draw_map(
     training: Density | None = None,
     marked: Array | None = None,
 ) -> Axes:
-    """A density on a logarithmic scale, with a line around most training rows and marks on some others."""
-    from matplotlib.colors import LogNorm
-
+    """A density, with a line around most training rows and marks on some others."""
     shown = np.where(density.counts > 0, density.counts, np.nan)
-    norm = LogNorm(vmin=min(1.0, np.nanmin(shown)), vmax=max(2.0, float(np.nanmax(shown))))
     image = ax.imshow(
         shown,
         cmap=ramp(palette),
-        norm=norm,
+        norm=_scale(density.counts),
         origin="lower",
         extent=density.extent,
         aspect="auto",
         interpolation="none",
     )
-    colour_bar(ax, image, "rows in a cell")
+    colour_bar(ax, image, "rows in a cell", whole=True)
     if training is not None:
         _outline(ax, training, palette)
     if marked is not None and len(marked):
@@ -158,13 +158,21 @@ def draw_map(
     return ax
 
 
+def _scale(counts: Array) -> Any:
+    """Equal steps for a few rows in a cell, equal ratios for many."""
+    from matplotlib.colors import LogNorm, Normalize
+
+    most = float(counts.max())
+    return Normalize(0, max(most, 1.0)) if most < FEW else LogNorm(1, most, clip=True)
+
+
 def _outline(ax: Axes, training: Density, palette: Palette) -> None:
     level = training.level_of(INNER_SHARE)
     if level <= 0:
         return
     smooth = _smooth(training.counts)
     ax.contour(*training.centres(), smooth, levels=[level], colors=[palette.ink], linewidths=1.1)
-    ax.plot([], [], color=palette.ink, lw=1.1, label=f"{INNER_SHARE:.0%} of the training rows")
+    ax.plot([], [], color=palette.ink, lw=1.1, label=f"{100 * INNER_SHARE:.0f} % of the training rows")
 
 
 def _smooth(counts: Array) -> Array:
@@ -173,15 +181,21 @@ def _smooth(counts: Array) -> Array:
     return np.asarray(gaussian_filter(counts, 1.5))
 
 
-def _ranges_of(blocks: Iterable[tuple[Array, Array]]) -> tuple[Range, Range]:
-    low, high = np.full(2, np.inf), np.full(2, -np.inf)
+def bins_for(n_rows: float) -> int:
+    """Cells along either side of a map, so that most that are taken hold more than a row or two."""
+    return int(np.clip(4 * n_rows ** (1 / 3), LEAST_BINS, MOST_BINS))
+
+
+def _looked_at(blocks: Iterable[tuple[Array, Array]]) -> tuple[Range, Range, int]:
+    low, high, n_rows = np.full(2, np.inf), np.full(2, -np.inf), 0
     for block in blocks:
+        n_rows += len(block[0])
         if len(block[0]):
             low = np.minimum(low, [values.min() for values in block])
             high = np.maximum(high, [values.max() for values in block])
     if not np.isfinite([low, high]).all():
         raise DataError("scores: got no rows to show, or infinite ones; expected finite scores of some rows")
-    return (float(low[0]), float(high[0])), (float(low[1]), float(high[1]))
+    return (float(low[0]), float(high[0])), (float(low[1]), float(high[1])), n_rows
 
 
 def _widened(limits: Range) -> Range:

@@ -21,8 +21,10 @@ Array = NDArray[Any]
 
 BINS = 60
 SPAN = 2.5
-"""How many times the threshold is shown; what lies beyond is counted in the last bin."""
+"""At most so many times the threshold is shown; what lies beyond is counted in the last bin."""
+LEAST_SPAN = 1.25
 NAMES = {"reconstruction_error": "reconstruction error", "hotelling_t2": "Hotelling's T²"}
+TITLES = {"reconstruction_error": "Reconstruction error", "hotelling_t2": "Hotelling's T²"}
 
 
 def limit_of(thresholds: Thresholds, of: str) -> tuple[float, Array]:
@@ -38,21 +40,31 @@ class Histogram:
     ----------
     thresholds : Thresholds
     of : {"reconstruction_error", "hotelling_t2"}
+    largest : float, optional
+        Of the values to come, where that is known.
     bins : int
     """
 
-    def __init__(self, thresholds: Thresholds, of: str, bins: int = BINS) -> None:
+    def __init__(
+        self, thresholds: Thresholds, of: str, *, largest: float = np.inf, bins: int = BINS
+    ) -> None:
         self.of = of
         self.limit, self.quantiles = limit_of(thresholds, of)
         known = self.quantiles[np.isfinite(self.quantiles)]
-        limits = [self.limit] if np.isfinite(self.limit) else []
-        end = max([SPAN * each for each in limits] or [1.1 * known.max(initial=0.0)]) or 1.0
+        end = self._end(float(known.max(initial=0.0)), largest) or 1.0
         start = float(known.min(initial=end))
         start = start if start > 0.2 * end else 0.0
         self.edges = np.linspace(start, end, bins + 1)
         self.counts = np.zeros(bins)
         self.n_rows = self.n_above = self.n_past_end = 0
         self.total = 0.0
+
+    def _end(self, trained: float, largest: float) -> float:
+        reached = 1.05 * (max(trained, largest) if np.isfinite(largest) else trained)
+        if not np.isfinite(self.limit):
+            return reached
+        most = SPAN * self.limit
+        return min(max(reached, LEAST_SPAN * self.limit), most) if np.isfinite(largest) else most
 
     def add(self, values: Array) -> Self:
         """Count values; those that are not known are left out."""
@@ -63,6 +75,16 @@ class Histogram:
         self.n_past_end += int((values > self.edges[-1]).sum())
         self.counts += np.histogram(np.clip(values, self.edges[0], self.edges[-1]), self.edges)[0]
         return self
+
+    @property
+    def mean(self) -> float:
+        """Of the values that were counted."""
+        return self.total / self.n_rows if self.n_rows else float("nan")
+
+    @property
+    def training_mean(self) -> float:
+        """Of the training rows, from their quantiles."""
+        return float(np.trapezoid(self.quantiles, dx=1 / (len(self.quantiles) - 1)))
 
     @property
     def shares(self) -> Array:

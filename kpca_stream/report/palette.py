@@ -43,7 +43,7 @@ class Palette:
             "axes.spines.top": False,
             "figure.facecolor": "none",
             "font.family": "sans-serif",
-            "font.size": 10.0,
+            "font.size": 9.5,
             "grid.color": self.grid,
             "legend.frameon": False,
             "legend.labelcolor": self.ink,
@@ -64,7 +64,7 @@ LIGHT = Palette(
     first="#0072b2",
     second="#d55e00",
     third="#00785a",
-    ramp=("#cfe4f1", "#8fc3e0", "#3f93c4", "#12609b", "#0a2b52"),
+    ramp=("#b9d9ec", "#7fbadc", "#378cc0", "#115b95", "#0a2b52"),
 )
 
 DARK = Palette(
@@ -75,5 +75,5 @@ DARK = Palette(
     first="#56b4e9",
     second="#f0a23a",
     third="#35c79f",
-    ramp=("#1a3a55", "#1f618f", "#3b95c8", "#8accea", "#effaff"),
+    ramp=("#255a82", "#2a76ab", "#459fd3", "#90d0ee", "#f2fbff"),
 )

@@ -13,7 +13,7 @@ from kpca_stream.report.palette import DARK, LIGHT, Palette
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-INCHES = (4.7, 3.3)
+INCHES = (4.0, 3.0)
 """Sizes are those of a phone's width, so that letters there are not too small; a desktop has room to enlarge."""
 PIXELS_PER_INCH = 96
 
