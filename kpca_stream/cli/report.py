@@ -14,7 +14,7 @@ from kpca_stream.telemetry import Reporter
 @click.command()
 @_config_options
 def report(path: str, settings: tuple[str, ...], **output: bool) -> int:
-    """Write a page about the published model and its scores: one HTML file.
+    r"""Write a page about the published model and its scores: one HTML file.
 
     \b
     Example:

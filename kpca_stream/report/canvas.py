@@ -41,22 +41,22 @@ def ramp(palette: Palette) -> Colormap:
     """From little to much; nothing at all is transparent."""
     from matplotlib.colors import LinearSegmentedColormap
 
-    colours: Any = LinearSegmentedColormap.from_list("kpca_stream", list(palette.ramp))
-    return colours.with_extremes(bad="none")  # type: ignore[no-any-return]
+    colours = LinearSegmentedColormap.from_list("kpca_stream", list(palette.ramp))
+    return colours.with_extremes(bad="none")
 
 
 def colour_bar(ax: Axes, image: Any, label: str, *, whole: bool = False) -> None:
     """A thin bar right of `ax` that tells what the colours of `image` mean: `whole` numbers, or any."""
     from matplotlib.ticker import LogLocator, MaxNLocator, StrMethodFormatter
 
-    bar = ax.figure.colorbar(image, ax=ax, fraction=0.05, pad=0.03, aspect=24)
+    bar: Any = ax.figure.colorbar(image, ax=ax, fraction=0.05, pad=0.03, aspect=24)
     if whole:
         logarithmic = type(image.norm).__name__ == "LogNorm"
         bar.locator = LogLocator(subs=(1, 3), numticks=9) if logarithmic else MaxNLocator(5, integer=True)
         bar.formatter = StrMethodFormatter("{x:,.0f}")
         bar.ax.minorticks_off()
     bar.set_label(label)
-    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar.outline.set_visible(False)
     # One picture instead of a path for each of its 256 colours.
     bar.solids.set_rasterized(True)
 
@@ -64,4 +64,4 @@ def colour_bar(ax: Axes, image: Any, label: str, *, whole: bool = False) -> None
 def legend(ax: Axes, **options: Any) -> None:
     """A legend above the axes, out of the way of what they show."""
     place = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "ncols": 2, "borderaxespad": 0.2}
-    ax.legend(**{**place, "handlelength": 1.6, "columnspacing": 1.2, "fontsize": "small", **options})
+    ax.legend(**{**place, "handlelength": 1.4, "columnspacing": 1.0, "fontsize": 8.8, **options})

@@ -60,6 +60,16 @@ class Group:
         self.n_rows += len(batch["novelty"])
         self.n_novel += int(batch["novelty"].sum())
 
+    @property
+    def novel(self) -> float:
+        """Share of its rows that are novel."""
+        return self.n_novel / max(self.n_rows, 1)
+
+    @property
+    def is_beyond_chance(self) -> bool:
+        """Whether its rows are distributed unlike the training rows, by more than chance."""
+        return any(distance.statistic > distance.by_chance for distance in self.distances.values())
+
 
 @dataclass(eq=False)
 class Unusual:
@@ -74,7 +84,8 @@ class Unusual:
         novel = np.flatnonzero(batch["novelty"])
         if not len(novel):
             return
-        degrees = np.fmax.reduce([batch[of][novel] / getattr(self.thresholds, of) for of in MEASURES])
+        with np.errstate(divide="ignore", invalid="ignore"):  # a threshold may be 0
+            degrees = np.fmax.reduce([batch[of][novel] / getattr(self.thresholds, of) for of in MEASURES])
         scores = np.column_stack([batch[name][novel] for name in names])
         if self.scores is not None:
             degrees, scores = np.r_[self.degrees, degrees], np.vstack([self.scores, scores])
@@ -133,7 +144,11 @@ def collect(
     maps = _maps(basis, training, own)
     histograms = {of: Histogram(basis.thresholds, of, largest=_largest(own, of)) for of in MEASURES}
     found = Collected(
-        maps, histograms, Unusual(basis.thresholds), tuple(_groups(known, references)), len(parts) - len(known)
+        maps,
+        histograms,
+        Unusual(basis.thresholds),
+        tuple(_groups(known, references)),
+        len(parts) - len(known),
     )
     _read(known, found, version, progress)
     return found
@@ -202,10 +217,12 @@ def _maps(basis: Basis, training: Training, parts: Sequence[ScorePart]) -> tuple
     for Z, weights in training():
         for (i, j), density in zip(pairs, trained, strict=True):
             density.add(Z[:, i - 1], Z[:, j - 1], weights)
+    if not n_rows and not n_training:
+        return ()
     if not n_rows:
         return tuple(Map(i, j, d, None) for (i, j), d in zip(pairs, trained, strict=True))
     return tuple(
-        Map(i, j, Density(limits[i - 1], limits[j - 1], bins_for(n_rows)), density)
+        Map(i, j, Density(limits[i - 1], limits[j - 1], bins_for(n_rows)), density if n_training else None)
         for (i, j), density in zip(pairs, trained, strict=True)
     )
 
@@ -220,8 +237,10 @@ def _limits(basis: Basis, training: Training, parts: Sequence[ScorePart]) -> tup
         high = np.maximum(high, Z[:, :n_mapped].max(axis=0, initial=-np.inf))
     for part in parts:
         for j in range(n_mapped):
-            ends = part.ranges.get(f"kpca_{j}", (np.inf, -np.inf))
-            low[j], high[j] = min(low[j], ends[0]), max(high[j], ends[1])
+            least, most = part.ranges.get(f"kpca_{j}", (np.inf, -np.inf))
+            low[j], high[j] = min(low[j], least), max(high[j], most)
     furthest = SPREADS * np.sqrt(basis.explained_variance[:n_mapped])
-    ends = zip(np.maximum(low, -furthest), np.minimum(high, furthest), strict=True)
-    return [(float(a), float(b)) if a <= b else (-float(f), float(f)) for (a, b), f in zip(ends, furthest, strict=True)], n_training
+    low, high = np.maximum(low, -furthest), np.minimum(high, furthest)
+    none = low > high  # no rows, or all of them beyond the map
+    low, high = np.where(none, -furthest, low), np.where(none, furthest, high)
+    return list(zip(low.tolist(), high.tolist(), strict=True)), n_training

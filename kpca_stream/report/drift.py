@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
@@ -25,6 +25,7 @@ Array = NDArray[Any]
 CHANCE = 1e-3
 """With which a part like the training rows is farther from them than the band tells."""
 TIE = 1e-9
+ORDER = "part, in order of writing"
 
 
 class Distance:
@@ -67,7 +68,7 @@ class Distance:
 
     @property
     def by_chance(self) -> float:
-        """√(ln(2/p)/2 · (1/n + 1/N)), which the distance of equal sources passes with chance p (Massart 1990)."""
+        """√(ln(2/p)/2 · (1/n + 1/N)), which equal sources pass with chance p (Massart 1990)."""
         if not self.n_rows:
             return float("nan")
         return float(np.sqrt(np.log(2 / CHANCE) / 2 * (1 / self.n_rows + 1 / self.n_training)))
@@ -136,14 +137,17 @@ def _distances(
 
 def draw_drift(
     ax: Axes,
-    distances: dict[str, Sequence[Distance]],
+    distances: Mapping[str, Sequence[Distance]],
     *,
     palette: Palette,
     changes: Sequence[int] = (),
-    label: str = "part, in order of writing",
+    label: str = ORDER,
 ) -> Axes:
     """Lines of both measures over the parts, the band of chance, and where the version changes."""
-    looks = {"reconstruction_error": ("o-", palette.first, "reconstruction error"), "hotelling_t2": ("s--", palette.second, "T²")}
+    looks = {
+        "reconstruction_error": ("o-", palette.first, "error e"),
+        "hotelling_t2": ("s--", palette.second, "T²"),
+    }
     longest = max((len(each) for each in distances.values()), default=0)
     by_chance = [d.by_chance for d in distances["hotelling_t2"]]
     position = np.arange(1, longest + 1)
@@ -163,11 +167,11 @@ def draw_drift(
 
 def draw_means(
     ax: Axes,
-    distances: dict[str, Sequence[Distance]],
+    distances: Mapping[str, Sequence[Distance]],
     *,
     palette: Palette,
     changes: Sequence[int] = (),
-    label: str = "part, in order of writing",
+    label: str = ORDER,
 ) -> Axes:
     """Mean reconstruction error (T² where it is not known) over that of the training rows."""
     of = "reconstruction_error"
@@ -177,7 +181,15 @@ def draw_means(
         values = [distance.relative_mean for distance in distances[of]]
     position = np.arange(1, len(values) + 1)
     ax.axhline(1.0, color=palette.muted, lw=1.2, ls=(0, (4, 2)), label="training rows")
-    ax.plot(position, values, "o-", color=palette.first, ms=4 if len(values) < 60 else 2, lw=1.3, label="scored rows")
+    ax.plot(
+        position,
+        values,
+        "o-",
+        color=palette.first,
+        ms=4 if len(values) < 60 else 2,
+        lw=1.3,
+        label="scored rows",
+    )
     _mark(ax, changes, palette)
     _number_parts(ax, len(values), label)
     ax.set_ylim(0, 1.15 * max(1.0, float(np.nanmax([*values, 1.0]))))
@@ -193,12 +205,12 @@ def draw_shares(
     *,
     palette: Palette,
     changes: Sequence[int] = (),
-    label: str = "part, in order of writing",
+    label: str = ORDER,
 ) -> Axes:
     """Shares of novel rows over the parts, beside the expected one."""
     percents = 100 * np.asarray(shares)
     position = np.arange(1, len(shares) + 1)
-    style = {"color": palette.muted, "lw": 1.2, "ls": (0, (4, 2))}
+    style: dict[str, Any] = {"color": palette.muted, "lw": 1.2, "ls": (0, (4, 2))}
     ax.axhline(100 * expected, label="expected", **style)
     ax.bar(position, percents, color=palette.first, width=0.7, label="novel rows")
     _mark(ax, changes, palette)

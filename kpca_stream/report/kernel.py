@@ -55,7 +55,7 @@ def kernel_map(
 
 
 def kernel_values(basis: Basis, n_rows: int = N_ROWS) -> Array:
-    """k between evenly spaced rows, (b, b) in float64, ordered by component 1."""
+    """Values between evenly spaced rows, (b, b) in float64, ordered by component 1."""
     if basis.rows is None:
         raise DataError(
             "basis: its kernel is precomputed, so that it holds no rows; expected one of rows, and a kernel "
@@ -91,8 +91,7 @@ def draw_kernel(ax: Axes, values: Array, *, palette: Palette) -> Axes:
     """A square of colours, the row of the least score on component 1 first."""
     image = ax.imshow(values, cmap=ramp(palette), interpolation="none", aspect="equal")
     colour_bar(ax, image, "kernel value")
-    ax.set_xlabel("rows, by component 1")
-    ax.set_ylabel("rows, by component 1")
+    ax.set_xlabel("rows in the order of component 1, either way")
     ax.set_xticks([])
     ax.set_yticks([])
     return ax

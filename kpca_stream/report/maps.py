@@ -147,7 +147,7 @@ def draw_map(
     if training is not None:
         _outline(ax, training, palette)
     if marked is not None and len(marked):
-        style = {"marker": "x", "ls": "none", "ms": 5, "mew": 1.2, "color": palette.second}
+        style: dict[str, Any] = {"marker": "x", "ls": "none", "ms": 5, "mew": 1.2, "color": palette.second}
         ax.plot(marked[:, 0], marked[:, 1], label="novel", **style)
     if ax.get_legend_handles_labels()[0]:
         legend(ax)

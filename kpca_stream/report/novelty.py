@@ -24,6 +24,7 @@ SPAN = 2.5
 """At most so many times the threshold is shown; what lies beyond is counted in the last bin."""
 LEAST_SPAN = 1.25
 NAMES = {"reconstruction_error": "reconstruction error", "hotelling_t2": "Hotelling's T²"}
+SYMBOLS = {"reconstruction_error": "error e", "hotelling_t2": "T²"}
 TITLES = {"reconstruction_error": "Reconstruction error", "hotelling_t2": "Hotelling's T²"}
 
 
@@ -45,9 +46,7 @@ class Histogram:
     bins : int
     """
 
-    def __init__(
-        self, thresholds: Thresholds, of: str, *, largest: float = np.inf, bins: int = BINS
-    ) -> None:
+    def __init__(self, thresholds: Thresholds, of: str, *, largest: float = np.inf, bins: int = BINS) -> None:
         self.of = of
         self.limit, self.quantiles = limit_of(thresholds, of)
         known = self.quantiles[np.isfinite(self.quantiles)]
@@ -133,7 +132,9 @@ def novelty_plot(
     for values in value_blocks(scores, of):
         histogram.add(values)
     if histogram.n_rows == 0:
-        raise DataError(f"{of}: got no known values, expected some; a precomputed kernel has them of T² alone")
+        raise DataError(
+            f"{of}: got no known values, expected some; a precomputed kernel has them of T² alone"
+        )
     return draw_novelty(axes_or_new(ax), histogram, palette=palette)
 
 
@@ -143,7 +144,7 @@ def draw_novelty(ax: Axes, histogram: Histogram, *, palette: Palette) -> Axes:
     if histogram.n_rows:
         ax.stairs(100 * histogram.shares, edges, fill=True, color=palette.first, alpha=0.75, label="scored")
     if np.isfinite(histogram.quantiles).all():
-        style = {"color": palette.ink, "lw": 1.4, "label": "training"}
+        style: dict[str, Any] = {"color": palette.ink, "lw": 1.4, "label": "training"}
         ax.stairs(100 * histogram.training_shares, edges, **style)
     if np.isfinite(histogram.limit):
         ax.axvline(histogram.limit, color=palette.second, lw=1.8, ls=(0, (5, 2)), label="threshold")

@@ -1,7 +1,7 @@
 """Colours that a colour-blind reader can tell apart, on a light and on a dark page.
 
-The hues are those of Okabe and Ito (2008); what matters differs in its shape too. Ramps grow darker (lighter on a
-dark page) all along, so that they read without any hue.
+The hues are those of Okabe and Ito (2008); what matters differs in its shape too. Ramps grow darker (lighter
+on a dark page) all along, so that they read without any hue.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Palette:
     third: str
     ramp: tuple[str, ...]
 
-    def style(self) -> dict[str, Any]:
-        """Matplotlib's settings for a picture in these colours."""
+    def style(self) -> dict[Any, Any]:
+        """Matplotlib's settings for a picture in these colours, made of the same bytes each time."""
         return {
             "axes.edgecolor": self.muted,
             "axes.facecolor": "none",
@@ -48,6 +48,7 @@ class Palette:
             "legend.frameon": False,
             "legend.labelcolor": self.ink,
             "svg.fonttype": "none",
+            "svg.hashsalt": "kpca_stream",
             "text.color": self.ink,
             "xtick.color": self.muted,
             "xtick.labelcolor": self.ink,

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 INCHES = (4.0, 3.0)
-"""Sizes are those of a phone's width, so that letters there are not too small; a desktop has room to enlarge."""
+SQUARE = (4.0, 3.5)
+"""About the width of a phone, so that letters there are not too small; a desktop has room to enlarge."""
 PIXELS_PER_INCH = 96
 
 
@@ -62,8 +63,7 @@ def _drawn(draw: Callable[[Axes, Palette], Any], palette: Palette, inches: tuple
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    # The same names of clipping paths in each run: the same data give the same page.
-    with rc_context({**palette.style(), "svg.hashsalt": "kpca_stream"}):
+    with rc_context(palette.style()):
         figure = Figure(figsize=inches, layout="constrained")
         draw(figure.add_subplot(), palette)
         file = io.BytesIO()

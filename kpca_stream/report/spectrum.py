@@ -40,9 +40,7 @@ def brackets(basis: Fitted) -> list[Bracket]:
     return sorted(found, key=lambda each: -each.certificate.bound)
 
 
-def scree(
-    basis: Fitted | str | PathLike[str], ax: Axes | None = None, *, palette: Palette = LIGHT
-) -> Axes:
+def scree(basis: Fitted | str | PathLike[str], ax: Axes | None = None, *, palette: Palette = LIGHT) -> Axes:
     """Eigenvalues of the centred Gram matrix, with certificate brackets where they are approximate.
 
     Parameters
@@ -58,7 +56,7 @@ def scree(
     -------
     matplotlib.axes.Axes
         Eigenvalues μ_j (not divided by the number of rows) over j = 1, 2, …; a bracket reaches from
-        λ̂_j − r_j to λ̂_j + r_j + bound, where the exact eigenvalue lies for certain (or, dashed, by an estimate).
+        λ̂_j − r_j to λ̂_j + r_j + bound, where the exact eigenvalue lies for certain (dotted: by an estimate).
     """
     basis = fitted(basis)
     ax = axes_or_new(ax)
@@ -71,7 +69,14 @@ def scree(
     for (certificate, limits), colour in styles:
         dashes = "-" if certificate.certified else ":"
         ax.vlines(position, limits[:, 0], limits[:, 1], color=colour, lw=1.5, ls=dashes, zorder=2)
-        style = {"marker": "_", "ms": 9, "mew": 1.5, "ls": "none", "color": colour, "zorder": 2}
+        style: dict[str, Any] = {
+            "marker": "_",
+            "ms": 9,
+            "mew": 1.5,
+            "ls": "none",
+            "color": colour,
+            "zorder": 2,
+        }
         ax.plot(position, limits[:, 1], label=_label(certificate), **style)
     if known:
         legend(ax)

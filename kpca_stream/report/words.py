@@ -16,7 +16,8 @@ def number(value: float | None, digits: int = 4) -> str:
     """Some digits of `value`; a dash where it is not known."""
     if value is None or not math.isfinite(value):
         return "–"
-    return f"{value:,.{digits}g}" if abs(value) < 1e6 else f"{value:.{digits}g}"
+    whole = 10**digits <= abs(value) < 1e9
+    return f"{value:,.0f}" if whole else f"{value:,.{digits}g}"
 
 
 def share(value: float | None) -> str:
@@ -24,7 +25,7 @@ def share(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return "–"
     percent = 100 * value
-    digits = f"{percent:.1f}" if 9.95 <= percent < 99.95 else f"{percent:.2g}" if percent < 9.95 else f"{percent:.3g}"
+    digits = f"{percent:.1f}" if percent == 0 or percent >= 0.995 else f"{percent:.2g}"
     return f"{digits}\N{NO-BREAK SPACE}%"
 
 

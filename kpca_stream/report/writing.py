@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from kpca_stream.report.page import Page, html
-from kpca_stream.report.pictured import pictured_parts
+from kpca_stream.report.sections import key_figures, sections
 from kpca_stream.report.subject import Subject
-from kpca_stream.report.tabled import facts, key_figures, versions
 from kpca_stream.storage.whole import written_whole
 
 
@@ -18,7 +17,7 @@ def page_of(subject: Subject) -> Page:
         subtitle=f"Kernel PCA, version {subject.version}, reported {subject.made}",
         figures=tuple(key_figures(subject)),
         warnings=tuple(subject.summary.get("warnings", ())),
-        parts=(*pictured_parts(subject), versions(subject), facts(subject)),
+        parts=tuple(sections(subject)),
         footer=f"Made by kpca_stream on {subject.made}. One file, without scripts; it loads nothing.",
     )
 
