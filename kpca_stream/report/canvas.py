@@ -64,4 +64,4 @@ def colour_bar(ax: Axes, image: Any, label: str, *, whole: bool = False) -> None
 def legend(ax: Axes, **options: Any) -> None:
     """A legend above the axes, out of the way of what they show."""
     place = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "ncols": 2, "borderaxespad": 0.2}
-    ax.legend(**{**place, "handlelength": 1.4, "columnspacing": 1.0, "fontsize": 8.8, **options})
+    ax.legend(**{**place, "handlelength": 1.4, "columnspacing": 1.0, "fontsize": 9.0, **options})

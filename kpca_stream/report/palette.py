@@ -43,7 +43,7 @@ class Palette:
             "axes.spines.top": False,
             "figure.facecolor": "none",
             "font.family": "sans-serif",
-            "font.size": 9.5,
+            "font.size": 10.0,
             "grid.color": self.grid,
             "legend.frameon": False,
             "legend.labelcolor": self.ink,
