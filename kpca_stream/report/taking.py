@@ -43,7 +43,10 @@ class Fitted(Protocol):
 
 def fitted(basis: Fitted | str | PathLike[str]) -> Fitted:
     """The basis itself, or the one that lies at a path."""
-    return open_basis(Path(basis)) if isinstance(basis, str | PathLike) else basis
+    if isinstance(basis, str | PathLike):
+        return open_basis(Path(basis))
+    known: Fitted = getattr(basis, "frozen", basis)
+    return known
 
 
 def frozen(basis: Any) -> Basis:
@@ -55,7 +58,6 @@ def frozen(basis: Any) -> Basis:
         If it is none.
     """
     found = fitted(basis)
-    found = getattr(found, "frozen", found)
     if not isinstance(found, Basis):
         raise ConfigError(
             f"basis: got {type(basis).__name__}, expected what load_basis gives, or the path of a basis"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
@@ -35,7 +36,6 @@ from kpca_stream.report.maps import Density
 from kpca_stream.report.novelty import Histogram
 from kpca_stream.report.spectrum import brackets
 from kpca_stream.storage.basis import open_basis
-from kpca_stream.storage.score_parts import score_parts
 from kpca_stream.storage.scores import PartWriter
 from kpca_stream.telemetry import silent
 from tests.report.pages import NYSTROM, job, rows
@@ -135,18 +135,6 @@ def test_a_map_takes_bounded_memory(tmp_path: Path, ax: Axes) -> None:
     tracemalloc.stop()
     assert peak < 8e6
     assert float(np.ma.filled(ax.images[0].get_array(), 0).sum()) == 400_000
-
-
-def test_parts_come_in_the_order_of_writing(folder: Path) -> None:
-    """The first written comes first, whatever the names; ranges are those of the values."""
-    parts = score_parts(folder / "scores", "rows")
-    assert [part.written for part in parts] == sorted(part.written for part in parts)
-    assert sum(part.n_rows for part in parts) == 90
-    assert {part.version for part in parts} == {1}
-    for part in parts:
-        values = np.concatenate([batch["kpca_1"] for batch in part.batches(["kpca_1"])])
-        assert part.ranges["kpca_1"] == (values.min(), values.max())
-    assert score_parts(folder / "scores", "another") == []
 
 
 def test_scree_shows_the_eigenvalues(basis: FittedBasis, folder: Path, ax: Axes) -> None:
@@ -316,6 +304,13 @@ def test_a_precomputed_kernel_has_no_map(tmp_path: Path, ax: Axes) -> None:
     KernelPCA(2, kernel="precomputed").fit(X @ X.T).save(tmp_path / "basis.zarr")
     with pytest.raises(DataError, match="precomputed, so that it holds no rows"):
         kernel_map(tmp_path / "basis.zarr", ax)
+
+
+def test_matplotlib_is_imported_by_plots_alone() -> None:
+    """Neither the package nor the pipeline imports what only plots need."""
+    code = "import sys, kpca_stream.report, kpca_stream.pipeline; print('matplotlib' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 def test_the_extra_is_named(basis: FittedBasis, monkeypatch: pytest.MonkeyPatch) -> None:

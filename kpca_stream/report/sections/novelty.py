@@ -37,7 +37,7 @@ def novelty(subject: Subject) -> Part:
             "No rows were scored by this version yet. Of rows like the training rows, "
             f"{expected} will be novel."
         )
-    note = "The scale of rows is logarithmic from 0.1\N{NO-BREAK SPACE}% on, so that the few beyond the threshold show."
+    note = "Logarithmic from 0.1\N{NO-BREAK SPACE}% on, so that the few rows beyond the threshold show."
     pictures = tuple(
         picture(TITLES[each.of], _drawing_of(each), _told_histogram(each), note) for each in known
     )
