@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.config import Config
 from kpca_stream.config.schema import Report
+from kpca_stream.packages import package_versions
 from kpca_stream.report.canvas import check_packages
 from kpca_stream.report.collect import Reference, collect
 from kpca_stream.report.drift import rows_of_thresholds
@@ -24,7 +25,6 @@ from kpca_stream.storage.basis import Basis, open_basis
 from kpca_stream.storage.registry import Registry
 from kpca_stream.storage.score_parts import ScorePart, score_parts
 from kpca_stream.telemetry import Reporter
-from kpca_stream.versions import package_versions
 
 __all__ = ["check_packages", "make_report"]
 

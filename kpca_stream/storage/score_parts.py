@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ Array = NDArray[Any]
 Range = tuple[float, float]
 
 BATCH_ROWS = 65_536
+_SCORE = re.compile(r"kpca_\d+")
 _REMEDY = "remove it and score again"
 
 
@@ -92,18 +94,18 @@ def _opened(path: Path) -> ScorePart:
             model=metadata.get(b"kpca_stream.model", b"").decode(),
             version=int(metadata.get(b"kpca_stream.version", b"0")),
             n_rows=file.metadata.num_rows,
-            n_components=sum(name.startswith("kpca_") for name in names),
-            ranges=_ranges(file.metadata, names),
+            n_components=sum(_SCORE.fullmatch(name) is not None for name in names),
+            ranges=_ranges(file.metadata),
             written=path.stat().st_mtime_ns / 1e9,
         )
 
 
-def _ranges(metadata: Any, names: Sequence[str]) -> dict[str, Range]:
+def _ranges(metadata: Any) -> dict[str, Range]:
     ranges: dict[str, Range] = {}
     for group in range(metadata.num_row_groups):
-        for index, name in enumerate(names):
+        for index in range(metadata.num_columns):
             column = metadata.row_group(group).column(index)
-            known = column.statistics
+            name, known = column.path_in_schema, column.statistics
             if column.physical_type != "DOUBLE" or known is None or not known.has_min_max:
                 continue
             low, high = ranges.get(name, (known.min, known.max))

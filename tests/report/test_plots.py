@@ -36,7 +36,7 @@ from kpca_stream.report.maps import Density
 from kpca_stream.report.novelty import Histogram
 from kpca_stream.report.spectrum import brackets
 from kpca_stream.storage.basis import open_basis
-from kpca_stream.storage.scores import PartWriter
+from kpca_stream.storage.scores import Label, PartWriter
 from kpca_stream.telemetry import silent
 from tests.report.pages import NYSTROM, job, rows
 
@@ -124,7 +124,7 @@ def test_a_map_of_parts_is_that_of_their_rows(folder: Path, basis: FittedBasis, 
 def test_a_map_takes_bounded_memory(tmp_path: Path, ax: Axes) -> None:
     """A map of 400,000 rows of 8 columns takes a fraction of what they hold."""
     rng = np.random.default_rng(0)
-    with PartWriter(tmp_path / "a.parquet", 5, {"kpca_stream.version": "1"}) as writer:
+    with PartWriter(tmp_path / "a.parquet", 5, Label(source="a", model="rows", version=1)) as writer:
         for start in range(0, 400_000, 50_000):
             Z = rng.standard_normal((50_000, 5))
             writer.write(np.arange(start, start + 50_000), Z, Z[:, 0] ** 2, Z[:, 1] ** 2, Z[:, 0] > 2)

@@ -10,13 +10,12 @@ import pytest
 
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.storage.score_parts import BATCH_ROWS, score_parts
-from kpca_stream.storage.scores import PartWriter
+from kpca_stream.storage.scores import Label, PartWriter
 
 
 def write(path: Path, n_rows: int, *, model: str = "rows", version: int = 3, error: bool = True) -> None:
     rng = np.random.default_rng(len(path.name))
-    metadata = {"kpca_stream.model": model, "kpca_stream.version": str(version)}
-    with PartWriter(path, 2, metadata) as writer:
+    with PartWriter(path, 2, Label(source="a.npy", model=model, version=version)) as writer:
         for start in range(0, n_rows, 1000):
             Z = rng.standard_normal((min(1000, n_rows - start), 2))
             e = Z[:, 0] ** 2 if error else None
