@@ -145,15 +145,21 @@ def test_two_reports_are_alike(tmp_path: Path) -> None:
 
 def test_versions_are_compared(tmp_path: Path) -> None:
     """Each version has a line with what it found, and drift tells parts of both."""
-    report_of(job(tmp_path))
-    changes = {
-        "gram.path": str(tmp_path / "other.zarr"),
-        "data.train.path": str(tmp_path / "more.csv"),
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    arriving = {
+        "score.input.path": str(inbox),
+        "score.input.settle_seconds": 0,
+        "score.on_new_version": "keep",
     }
+    write_csv(inbox / "1.csv", rows(100, seed=4))
+    report_of(job(tmp_path, arriving))
+    write_csv(inbox / "2.csv", rows(60, seed=5))
     write_csv(tmp_path / "more.csv", rows(150, seed=3))
-    told, page = report_of(job(tmp_path, changes))
+    changes = {"gram.path": str(tmp_path / "other.zarr"), "data.train.path": str(tmp_path / "more.csv")}
+    told, page = report_of(job(tmp_path, {**arriving, **changes}))
     document = parsed(page)
-    assert (told.version, told.n_parts, told.n_rows) == (2, 10, 90)
+    assert (told.version, told.n_parts, told.n_rows) == (2, 8, 60)
     assert {"2 (this one)", "1"} <= set(document.inside("th"))
     assert any("2 versions of rows" in text for text in document.inside("p"))
     assert {"150", "200"} <= set(document.inside("td"))
