@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.config import Config
 from kpca_stream.config.schema import Report
+from kpca_stream.errors import DataError
 from kpca_stream.packages import package_versions
 from kpca_stream.report.canvas import check_packages
 from kpca_stream.report.collect import Reference, collect
@@ -23,6 +24,7 @@ from kpca_stream.results import ReportSummary
 from kpca_stream.stages.scoring import score_rows
 from kpca_stream.storage.basis import Basis, open_basis
 from kpca_stream.storage.registry import Registry
+from kpca_stream.storage.score_chunks import ZarrPart, zarr_parts
 from kpca_stream.storage.score_parts import ScorePart, score_parts
 from kpca_stream.telemetry import Reporter
 
@@ -55,7 +57,7 @@ def make_report(config: Config, reporter: Reporter) -> ReportSummary:
         name=config.name,
         version=version,
         basis=basis,
-        manifests={each: registry.manifest(each) for each in registry.versions()},
+        manifests={each: _manifest(registry, each, version) for each in registry.versions()},
         collected=collect(
             basis,
             version,
@@ -80,11 +82,24 @@ def make_report(config: Config, reporter: Reporter) -> ReportSummary:
     )
 
 
-def _parts(config: Config) -> Sequence[ScorePart]:
+def _manifest(registry: Registry, version: int, reported: int) -> dict[str, Any]:
+    """What is known of a version: nothing where that of another than the reported one is damaged."""
+    try:
+        return registry.manifest(version)
+    except DataError:
+        if version == reported:
+            raise
+        return {}
+
+
+def _parts(config: Config) -> Sequence[ScorePart | ZarrPart]:
     """Those of the model; none where nothing is scored, or not yet."""
     if config.score is None or not Path(config.score.output).is_dir():
         return ()
-    return score_parts(Path(config.score.output), config.name)
+    output = Path(config.score.output)
+    if config.score.format == "zarr":
+        return zarr_parts(output / "scores.zarr")
+    return score_parts(output, config.name)
 
 
 def _references(registry: Registry, versions: Iterable[int]) -> dict[int, Reference]:

@@ -16,6 +16,7 @@ from kpca_stream.report.maps import Density, Range, bins_for
 from kpca_stream.report.novelty import Histogram
 from kpca_stream.report.taking import MEASURES
 from kpca_stream.storage.basis import Basis
+from kpca_stream.storage.score_chunks import ZarrPart
 from kpca_stream.storage.score_parts import ScorePart
 
 Array = NDArray[Any]
@@ -23,6 +24,8 @@ Reference = tuple[Thresholds, float]
 """Thresholds of a version, and from how many rows they were taken."""
 Training = Callable[[], Iterable[tuple[Array, Array]]]
 """Gives blocks of training scores (b, k) and the weights (b,) of their rows, as often as it is called."""
+
+ScoredPart = ScorePart | ZarrPart
 
 MOST_GROUPS = 100
 """Points of a curve of drift; where there are more parts, neighbours share one."""
@@ -119,7 +122,7 @@ def collect(
     basis: Basis,
     version: int,
     training: Training,
-    parts: Sequence[ScorePart],
+    parts: Sequence[ScoredPart],
     references: Mapping[int, Reference],
     progress: Callable[[int, int], None],
 ) -> Collected:
@@ -132,7 +135,7 @@ def collect(
         Of the basis: maps and distributions are of the rows that it scored, drift is of all versions.
     training : callable
         Gives blocks of its training scores.
-    parts : sequence of ScorePart
+    parts : sequence of ScorePart or ZarrPart
         In order of writing.
     references : mapping
         By version, what its parts are compared with.
@@ -155,7 +158,7 @@ def collect(
 
 
 def _read(
-    parts: Sequence[ScorePart], found: Collected, version: int, progress: Callable[[int, int], None]
+    parts: Sequence[ScoredPart], found: Collected, version: int, progress: Callable[[int, int], None]
 ) -> None:
     n_shown = max((each.second for each in found.maps), default=1)
     names = [f"kpca_{j}" for j in range(n_shown)]
@@ -178,7 +181,7 @@ def _add_own(found: Collected, batch: Mapping[str, Array], names: Sequence[str])
         each.density.add(batch[names[each.first - 1]], batch[names[each.second - 1]])
 
 
-def _groups(parts: Sequence[ScorePart], references: Mapping[int, Reference]) -> Iterator[Group]:
+def _groups(parts: Sequence[ScoredPart], references: Mapping[int, Reference]) -> Iterator[Group]:
     size = math.ceil(len(parts) / MOST_GROUPS)
     group: Group | None = None
     for part in parts:
@@ -193,7 +196,7 @@ def _groups(parts: Sequence[ScorePart], references: Mapping[int, Reference]) -> 
         yield group
 
 
-def _largest(parts: Sequence[ScorePart], of: str) -> float:
+def _largest(parts: Sequence[ScoredPart], of: str) -> float:
     return max((part.ranges[of][1] for part in parts if of in part.ranges), default=0.0)
 
 
@@ -204,7 +207,7 @@ def pairs_of(n_components: int) -> list[tuple[int, int]]:
     return [(j, j + 1) for j in range(1, min(n_components, MAP_COMPONENTS), 2)]
 
 
-def _maps(basis: Basis, training: Training, parts: Sequence[ScorePart]) -> tuple[Map, ...]:
+def _maps(basis: Basis, training: Training, parts: Sequence[ScoredPart]) -> tuple[Map, ...]:
     """Empty maps of what was scored, over filled ones of the training rows."""
     n_rows = sum(part.n_rows for part in parts)
     pairs = pairs_of(basis.n_components)
@@ -227,7 +230,7 @@ def _maps(basis: Basis, training: Training, parts: Sequence[ScorePart]) -> tuple
     )
 
 
-def _limits(basis: Basis, training: Training, parts: Sequence[ScorePart]) -> tuple[list[Range], int]:
+def _limits(basis: Basis, training: Training, parts: Sequence[ScoredPart]) -> tuple[list[Range], int]:
     """From where to where each mapped component reaches, and the number of training rows looked at."""
     n_mapped = min(basis.n_components, MAP_COMPONENTS)
     low, high, n_training = np.full(n_mapped, np.inf), np.full(n_mapped, -np.inf), 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import shutil
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 
 from kpca_stream.cli import main
 from kpca_stream.errors import ConfigError, DataError
+from kpca_stream.report.collect import pairs_of
 from kpca_stream.results import json_schema
 from kpca_stream.storage.registry import Registry
 from tests.disturb import write_yaml
@@ -170,7 +172,10 @@ def test_scores_of_versions_that_are_gone_are_left_out(tmp_path: Path) -> None:
     config = job(tmp_path)
     report_of(config)
     registry = Registry.of(tmp_path / "models", "rows")
-    (tmp_path / "models/rows/versions/1").rename(tmp_path / "models/rows/versions/7")
+    versions = tmp_path / "models/rows/versions"
+    (versions / "1").rename(versions / "7")
+    manifest = json.loads((versions / "7/manifest.json").read_text())
+    (versions / "7/manifest.json").write_text(json.dumps({**manifest, "version": 7}))
     registry.point(7)
     told, page = report_of(config, fit=False)
     assert (told.n_rows, told.n_parts) == (0, 5)
@@ -179,13 +184,16 @@ def test_scores_of_versions_that_are_gone_are_left_out(tmp_path: Path) -> None:
     assert "Drift over time" not in document.inside("h2")
 
 
-@pytest.mark.parametrize("n_components", [1, 2, 3])
-def test_few_components_have_fewer_maps(tmp_path: Path, n_components: int) -> None:
-    """One component has no map, two have one, three have two."""
-    document = parsed(report_of(job(tmp_path, {"solver.n_components": n_components}))[1])
-    maps = [title for title in document.inside("h3") if title.startswith("Components ")]
-    assert len(maps) == n_components - 1
-    assert ("Maps" in document.inside("h2")) == (n_components > 1)
+def test_neighbouring_components_are_mapped() -> None:
+    """One component has no map, two have one, three have two; at most six are shown."""
+    assert [pairs_of(n) for n in (1, 2, 3, 4, 5)] == [[], [(1, 2)], [(1, 2), (1, 3)]] + 2 * [[(1, 2), (3, 4)]]
+    assert pairs_of(6) == pairs_of(200) == [(1, 2), (3, 4), (5, 6)]
+
+
+def test_one_component_has_no_maps(tmp_path: Path) -> None:
+    """All else is on the page."""
+    document = parsed(report_of(job(tmp_path, {"solver.n_components": 1}))[1])
+    assert document.inside("h2") == [each for each in SECTIONS if each != "Maps"]
 
 
 def test_a_model_without_scores_has_a_report(tmp_path: Path) -> None:
@@ -279,6 +287,33 @@ def test_without_a_model_there_is_nothing_to_report(
     write_yaml(tmp_path / "c.yaml", {"name": "rows", "data": {"train": {"path": "train.csv"}}})
     assert main(["report", "c.yaml", "--quiet"]) == 2
     assert "fit a model first: kpca-stream fit CONFIG" in capsys.readouterr().err
+
+
+def test_a_damaged_manifest_of_another_version_is_no_obstacle(tmp_path: Path) -> None:
+    """Its line tells nothing; that of the reported version must be whole."""
+    config = job(tmp_path)
+    report_of(config)
+    versions = tmp_path / "models/rows/versions"
+    shutil.copytree(versions / "1", versions / "2")
+    (versions / "2/manifest.json").write_text("{")
+    document = parsed(report_of(config, fit=False)[1])
+    assert {"1 (this one)", "2"} <= set(document.inside("th"))
+
+
+def test_scores_in_zarr_are_read(tmp_path: Path) -> None:
+    """A report of scores in Zarr counts the same rows, and as many novel ones, as one of Parquet parts."""
+    of_parts = parsed(report_of(job(tmp_path))[1])
+    other = {"score.format": "zarr", "score.output": str(tmp_path / "arrays")}
+    told, page = report_of(job(tmp_path, other))
+    document = parsed(page)
+    assert (told.n_rows, told.n_parts) == (90, 1)
+    assert document.inside("h2") == SECTIONS
+    lead = [text for text in document.inside("p") if "scored rows are novel" in text]
+    assert lead == [text for text in of_parts.inside("p") if "scored rows are novel" in text]
+    maps = [
+        [each["alt"] for each in page.all("img") if "Map of" in each["alt"]] for page in (document, of_parts)
+    ]
+    assert maps[0] == maps[1]
 
 
 def test_a_page_is_never_written_over_what_is_read(tmp_path: Path) -> None:
