@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.config import Config
 from kpca_stream.config.schema import Report
-from kpca_stream.errors import DataError
+from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.packages import package_versions
 from kpca_stream.report.canvas import check_packages
 from kpca_stream.report.collect import Reference, collect
@@ -50,14 +50,13 @@ def make_report(config: Config, reporter: Reporter) -> ReportSummary:
     began = time.perf_counter()
     asked = config.report or Report()
     registry = Registry.of(Path(config.models.path), config.name)
-    version = registry.resolve()
-    basis = open_basis(registry.basis_path(version))
+    version, manifest, basis = registry.opened()
     parts = _parts(config)
     subject = Subject(
         name=config.name,
         version=version,
         basis=basis,
-        manifests={each: _manifest(registry, each, version) for each in registry.versions()},
+        manifests={**_manifests(registry), version: manifest},
         collected=collect(
             basis,
             version,
@@ -82,14 +81,15 @@ def make_report(config: Config, reporter: Reporter) -> ReportSummary:
     )
 
 
-def _manifest(registry: Registry, version: int, reported: int) -> dict[str, Any]:
-    """What is known of a version: nothing where that of another than the reported one is damaged."""
-    try:
-        return registry.manifest(version)
-    except DataError:
-        if version == reported:
-            raise
-        return {}
+def _manifests(registry: Registry) -> dict[int, dict[str, Any]]:
+    """What is known of each version: nothing where that is damaged, or was taken away meanwhile."""
+    found: dict[int, dict[str, Any]] = {}
+    for version in registry.versions():
+        try:
+            found[version] = registry.manifest(version)
+        except (ConfigError, DataError):
+            found[version] = {}
+    return found
 
 
 def _parts(config: Config) -> Sequence[ScorePart | ZarrPart]:
