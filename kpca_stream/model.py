@@ -92,6 +92,11 @@ class FittedBasis:
         self.facts = basis.facts
         self.precision = basis.precision
 
+    @property
+    def frozen(self) -> Basis:
+        """The stored values, all that scoring needs."""
+        return self._basis
+
     def __getstate__(self) -> dict[str, Any]:
         """A pickle holds all that lies in a temporary folder."""
         state = dict(self.__dict__)

@@ -37,8 +37,8 @@ LEFT_OUT = {"version", "created", "fit", "refused"} | {
     )
 }
 """What two manifests differ in always, or what is compared as numbers."""
-LARGE = {"trained", "refit"}
-"""Records of a re-fit, which `show` prints whole."""
+LARGE = {"trained", "refit", "plan"}
+"""Records of a re-fit and of what was planned, which `show` prints whole."""
 
 
 def model_at(folder: str | Path) -> Registry:

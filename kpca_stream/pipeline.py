@@ -26,10 +26,20 @@ from kpca_stream.joining import merged
 from kpca_stream.landmark_settings import landmark_settings
 from kpca_stream.numerics.kernels import Preparation
 from kpca_stream.numerics.resolve import KernelSpec, make_kernel, resolve_kernel
+from kpca_stream.packages import package_versions
 from kpca_stream.parameters import is_function_name
 from kpca_stream.planning import make_plan
 from kpca_stream.preliminaries import early_refusal, look_at, own_values, plan_of, stays_in_place
-from kpca_stream.results import FitSummary, MergeSummary, Plan, RunResult, ScoreSummary, as_json
+from kpca_stream.reporting import check_packages, make_report
+from kpca_stream.results import (
+    FitSummary,
+    MergeSummary,
+    Plan,
+    ReportSummary,
+    RunResult,
+    ScoreSummary,
+    as_json,
+)
 from kpca_stream.scorer import Scorer
 from kpca_stream.stages.sweep import Sweep
 from kpca_stream.storage.basis import open_basis, save_basis
@@ -44,13 +54,15 @@ __all__ = ["fit_config", "plan_config", "run_config", "score_config", "verify_st
 
 
 def run_config(config: Config, reporter: Reporter, *, restart: bool = False) -> RunResult:
-    """Fit (see `fit_config`), publish and, where the configuration says so, score."""
+    """Fit (see `fit_config`), publish and, where the configuration says so, score and report."""
+    if config.report is not None:
+        check_packages()
     job = _job(config)
     with _connected(config):
         fitted = _fitted(config, job, reporter, restart=restart)
-        return RunResult(
-            fit=fitted, score=None if config.score is None else Scorer(config, reporter).work_off()
-        )
+        scored = None if config.score is None else Scorer(config, reporter).work_off()
+        reported = None if config.report is None else make_report(config, reporter)
+        return RunResult(fit=fitted, score=scored, report=reported)
 
 
 def plan_config(config: Config, reporter: Reporter, *, shape: tuple[int, int] | None = None) -> Plan:  # noqa: ARG001  the signature of all commands
@@ -92,6 +104,14 @@ def score_config(config: Config, reporter: Reporter, *, follow: bool = False) ->
     with _connected(config):
         scorer = Scorer(config, reporter)
         return scorer.follow() if follow else scorer.work_off()
+
+
+def report_config(config: Config, reporter: Reporter) -> ReportSummary:
+    """Write the page about the published model and its scores."""
+    check_packages()
+    _make_importable()
+    with _connected(config):
+        return make_report(config, reporter)
 
 
 def merge_bases(paths: Sequence[Path], into: Path) -> MergeSummary:
@@ -206,7 +226,8 @@ def _fitted(config: Config, job: _Job, reporter: Reporter, *, restart: bool) -> 
         summary = partial(
             fit_summary, config, source.name, found, registry, seconds=seconds, told=tuple(recorded)
         )
-        version = registry.publish(found.basis, lambda number: _manifest(name, summary(version=number)))
+        plan = plan_summary(config, found.plan, passes.n_workers(), passes.n_processes())
+        version = registry.publish(found.basis, lambda number: _manifest(name, summary(version=number), plan))
         registry.point(version)
         store.finish()
         return summary(version=version)
@@ -279,6 +300,7 @@ def _warn_of_fewer(found: Fit, settings: FitSettings) -> None:
         )
 
 
-def _manifest(name: str, summary: FitSummary) -> dict[str, Any]:
+def _manifest(name: str, summary: FitSummary, plan: Plan) -> dict[str, Any]:
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return {"fit": name, "created": created, "summary": as_json(summary)}
+    facts = {"summary": as_json(summary), "plan": as_json(plan), "packages": package_versions()}
+    return {"fit": name, "created": created, **facts}

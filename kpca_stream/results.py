@@ -136,11 +136,27 @@ class ScoreSummary:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReportSummary:
+    """A page about a model."""
+
+    path: str
+    n_bytes: int
+    model: str
+    version: int
+    n_parts: int
+    """Of scores that it looked at."""
+    n_rows: int
+    """That this version scored."""
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """A fit, and the scores where the configuration asks for them."""
+    """A fit, and the scores and the report where the configuration asks for them."""
 
     fit: FitSummary
     score: ScoreSummary | None = None
+    report: ReportSummary | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,7 +241,15 @@ class Failure:
 
 ModelResult = ModelList | ModelVersion | Promotion | ModelDiff | Collection
 Result = (
-    RunResult | FitSummary | MergeSummary | ScoreSummary | Plan | VerifyReport | ConfigCheck | ModelResult
+    RunResult
+    | FitSummary
+    | MergeSummary
+    | ScoreSummary
+    | ReportSummary
+    | Plan
+    | VerifyReport
+    | ConfigCheck
+    | ModelResult
 )
 
 

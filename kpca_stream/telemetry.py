@@ -179,6 +179,16 @@ def duration(seconds: float) -> str:
     return f"{hours:.1f}h" if hours < 9.95 else f"{hours:.0f}h"
 
 
+def size(n_bytes: int) -> str:
+    """`n_bytes` in three digits or so: ``0 B``, ``640 KiB``, ``17.7 GiB``."""
+    amount = float(n_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if amount < 1023.5:
+            return f"{amount:.0f} {unit}" if unit == "B" or amount >= 99.95 else f"{amount:.3g} {unit}"
+        amount /= 1024
+    return f"{amount:,.3g} PiB"
+
+
 def peak_memory() -> int:
     """Bytes of memory that this process held at its peak.
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from kpca_stream.cli.commands import commands, main
 from kpca_stream.cli.models import models
+from kpca_stream.cli.report import report
 
 __all__ = ["main"]
 
 commands.add_command(models)
+commands.add_command(report)

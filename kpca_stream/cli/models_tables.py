@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from kpca_stream.cli.render import Fact, section, size, titled
+from kpca_stream.cli.render import Fact, section, titled
 from kpca_stream.model_results import (
     Collection,
     ModelDiff,
@@ -17,6 +17,7 @@ from kpca_stream.model_results import (
     Promotion,
     VersionFacts,
 )
+from kpca_stream.telemetry import size
 
 MOST_VALUES = 10
 SHORT = 40

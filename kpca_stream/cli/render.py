@@ -19,12 +19,13 @@ from kpca_stream.results import (
     MergeSummary,
     ModelResult,
     Plan,
+    ReportSummary,
     Result,
     RunResult,
     ScoreSummary,
     VerifyReport,
 )
-from kpca_stream.telemetry import duration
+from kpca_stream.telemetry import duration, size
 
 MAX_COMPONENTS = 20
 
@@ -43,6 +44,8 @@ def _run(console: Console, result: RunResult) -> None:
     _components(console, result.fit)
     if result.score is not None:
         _scores(console, result.score)
+    if result.report is not None:
+        _report(console, result.report)
     _places(console, result.fit, result.score)
     _next(console, f"kpca-stream verify {result.fit.basis}")
 
@@ -212,6 +215,17 @@ def _score(console: Console, score: ScoreSummary) -> None:
     section(console, "Where everything lies", [("model", score.model), ("scores", score.output)])
 
 
+def _report(console: Console, report: ReportSummary) -> None:
+    scored = f"{report.n_rows:,} scored rows, {_count(report.n_parts, 'part', 'parts')}"
+    facts = [
+        ("page", f"{report.path}, {size(report.n_bytes)}"),
+        ("of", f"{report.model}, version {report.version}"),
+        ("and", scored),
+        ("time", duration(report.seconds)),
+    ]
+    section(console, "Report", facts)
+
+
 def _plan(console: Console, plan: Plan) -> None:
     problem = [
         ("rows x columns", f"{plan.n_samples:,} x {plan.n_features:,}"),
@@ -306,21 +320,12 @@ def _count(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
 
 
-def size(n_bytes: int) -> str:
-    """`n_bytes` in three digits or so: ``0 B``, ``640 KiB``, ``17.7 GiB``."""
-    amount = float(n_bytes)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if amount < 1023.5:
-            return f"{amount:.0f} {unit}" if unit == "B" or amount >= 99.95 else f"{amount:.3g} {unit}"
-        amount /= 1024
-    return f"{amount:,.3g} PiB"
-
-
 _RENDERERS: dict[type[Any], Callable[[Console, Any], None]] = {
     RunResult: _run,
     FitSummary: _fit,
     MergeSummary: _merge,
     ScoreSummary: _score,
+    ReportSummary: _report,
     Plan: _plan,
     VerifyReport: _verify,
     ConfigCheck: _config_check,

@@ -312,6 +312,12 @@ class Score(Section):
         return names
 
 
+class Report(Section):
+    """The page about a model that a run writes at its end; needs the extra ``report``."""
+
+    path: Text = "report.html"
+
+
 class Config(Section):
     """All that a run does. Relative paths are relative to the current directory."""
 
@@ -328,6 +334,7 @@ class Config(Section):
     limits: Limits = Limits()
     models: Models = Models()
     score: Score | None = None
+    report: Report | None = None
 
     @model_validator(mode="after")
     def _paths_are_apart(self) -> Self:
@@ -341,5 +348,7 @@ class Config(Section):
         if self.score is not None:
             inputs["score", "input", "path"] = self.score.input.path
             outputs["score", "output"] = self.score.output
+        if self.report is not None:
+            outputs["report", "path"] = self.report.path
         _refuse(list(path_problems(inputs, outputs, store=("gram", "path"))))
         return self

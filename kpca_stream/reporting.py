@@ -1,0 +1,127 @@
+"""From a configuration to the report of its published model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpca_stream.cluster import single_threaded_blas
+from kpca_stream.config import Config
+from kpca_stream.config.schema import Report
+from kpca_stream.errors import ConfigError, DataError
+from kpca_stream.packages import package_versions
+from kpca_stream.report.canvas import check_packages
+from kpca_stream.report.collect import Reference, collect
+from kpca_stream.report.drift import rows_of_thresholds
+from kpca_stream.report.subject import Subject
+from kpca_stream.report.writing import page_of, write_page
+from kpca_stream.results import ReportSummary
+from kpca_stream.stages.scoring import score_rows
+from kpca_stream.storage.basis import Basis, open_basis
+from kpca_stream.storage.registry import Registry
+from kpca_stream.storage.score_chunks import ZarrPart, zarr_parts
+from kpca_stream.storage.score_parts import ScorePart, score_parts
+from kpca_stream.telemetry import Reporter
+
+__all__ = ["check_packages", "make_report"]
+
+Array = NDArray[Any]
+
+
+def make_report(config: Config, reporter: Reporter) -> ReportSummary:
+    """Report on the published version of the configured model and on its scores, in one HTML file.
+
+    Written to ``report.path``, or where the configuration has no such section to ``report.html``. Tasks, if
+    any, run on the active scheduler.
+
+    Raises
+    ------
+    ConfigError
+        If nothing is published, or the extra ``report`` is not installed.
+    DataError
+        If the basis or a part of the scores is damaged.
+    """
+    check_packages()
+    began = time.perf_counter()
+    asked = config.report or Report()
+    registry = Registry.of(Path(config.models.path), config.name)
+    version, manifest, basis = registry.opened()
+    parts = _parts(config)
+    subject = Subject(
+        name=config.name,
+        version=version,
+        basis=basis,
+        manifests={**_manifests(registry), version: manifest},
+        collected=collect(
+            basis,
+            version,
+            _training(basis),
+            parts,
+            _references(registry, {part.version for part in parts}),
+            reporter.step("report"),
+        ),
+        scores=None if config.score is None else config.score.output,
+        packages=package_versions(),
+        made=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+    )
+    n_bytes = write_page(page_of(subject), Path(asked.path))
+    return ReportSummary(
+        path=asked.path,
+        n_bytes=n_bytes,
+        model=str(registry.folder),
+        version=version,
+        n_parts=len(parts),
+        n_rows=subject.collected.n_rows,
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _manifests(registry: Registry) -> dict[int, dict[str, Any]]:
+    """What is known of each version: nothing where that is damaged, or was taken away meanwhile."""
+    found: dict[int, dict[str, Any]] = {}
+    for version in registry.versions():
+        try:
+            found[version] = registry.manifest(version)
+        except (ConfigError, DataError):
+            found[version] = {}
+    return found
+
+
+def _parts(config: Config) -> Sequence[ScorePart | ZarrPart]:
+    """Those of the model; none where nothing is scored, or not yet."""
+    if config.score is None or not Path(config.score.output).is_dir():
+        return ()
+    output = Path(config.score.output)
+    if config.score.format == "zarr":
+        return zarr_parts(output / "scores.zarr")
+    return score_parts(output, config.name)
+
+
+def _references(registry: Registry, versions: Iterable[int]) -> dict[int, Reference]:
+    """Of the versions that are still there."""
+    there = set(registry.versions()).intersection(versions)
+    bases = {version: open_basis(registry.basis_path(version)) for version in there}
+    return {version: (basis.thresholds, rows_of_thresholds(basis)) for version, basis in bases.items()}
+
+
+def _training(basis: Basis) -> Callable[[], Iterable[tuple[Array, Array]]]:
+    """Training scores of an exact basis, or those of the training rows that a Nyström basis keeps."""
+    if basis.accumulated is None:
+        return lambda: _exact_scores(basis)
+    kept = basis.accumulated
+    if kept.sample.shape[0] == 0 or basis.rows is None:
+        return tuple
+    with single_threaded_blas():
+        found = [(score_rows(basis.in_memory(), kept.sample).scores, kept.sample_weights)]
+    return lambda: found
+
+
+def _exact_scores(basis: Basis) -> Iterator[tuple[Array, Array]]:
+    """z_i = μ α_i/w_i, block by block, with the weights."""
+    for _, _, coefficients, weights in basis.blocks():
+        yield np.asarray(coefficients * basis.eigenvalues / weights[:, None]), weights

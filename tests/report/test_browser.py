@@ -1,0 +1,101 @@
+"""The report in a browser: on a phone, a tablet and a desktop, on a light and on a dark page."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.report.pages import NYSTROM, job, report_of
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+WIDTHS = (360, 768, 1280)
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium on the PATH, to look at pages"),
+]
+
+LOOK = """
+addEventListener("load", () => {
+  const found = [...document.querySelectorAll("iframe")].map((frame) => {
+    const page = frame.contentDocument, view = frame.contentWindow, width = page.documentElement.clientWidth;
+    const inScroller = (each) => each.closest(".scroll") !== null;
+    const out = [...page.querySelectorAll("body *")].filter(
+      (each) => !inScroller(each) && each.getBoundingClientRect().right > width + 0.5);
+    return {
+      width, scrolls: page.documentElement.scrollWidth, out: out.map((each) => each.tagName),
+      images: [...page.images].map((each) => [each.naturalWidth, each.getBoundingClientRect().width]),
+      dark: [...page.images].filter((each) => each.currentSrc !== each.src).length,
+      background: view.getComputedStyle(page.body).backgroundColor,
+      ink: view.getComputedStyle(page.body).color,
+      headings: [...page.querySelectorAll("h2")].filter((each) => each.clientHeight > 0).length,
+      columns: view.getComputedStyle(page.querySelector(".grid")).gridTemplateColumns.split(" ").length,
+    };
+  });
+  document.body.textContent = "FOUND" + JSON.stringify(found) + "END";
+});
+"""
+
+
+def looked_at(page: str, folder: Path, *, dark: bool) -> tuple[list[dict[str, Any]], str]:
+    """What Chromium measures of the page at each width, and what it logs."""
+    frames = "".join(
+        f'<iframe width="{width}" height="900" style="border: 0" srcdoc="{html.escape(page)}"></iframe>'
+        for width in WIDTHS
+    )
+    (folder / "frames.html").write_text(
+        f"<!DOCTYPE html><meta charset=utf-8><body>{frames}<script>{LOOK}</script>", encoding="utf-8"
+    )
+    arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"]
+    arguments += [f"--user-data-dir={folder / 'profile'}", "--window-size=1400,1000", "--hide-scrollbars"]
+    # Chromium's own number for a reader who prefers dark pages.
+    arguments += ["--blink-settings=preferredColorScheme=0"] if dark else []
+    done = subprocess.run(
+        [str(CHROMIUM), *arguments, (folder / "frames.html").as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    found = re.search("FOUND(.*)END", done.stdout)
+    assert found, done.stderr
+    return json.loads(html.unescape(found[1])), done.stderr
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("method", ["exact", "nystrom"])
+def test_the_page_fits_every_screen(tmp_path: Path, method: str, dark: bool) -> None:  # noqa: FBT001  pytest's call
+    """Nothing is wider than the screen, each picture shows, dark ones on dark pages; nothing is logged."""
+    page = report_of(job(tmp_path, NYSTROM if method == "nystrom" else None))[1]
+    frames, log = looked_at(page, tmp_path, dark=dark)
+    assert "CONSOLE" not in log
+    assert [frame["width"] for frame in frames] == list(WIDTHS)
+    for frame in frames:
+        assert frame["scrolls"] == frame["width"]
+        assert frame["out"] == []
+        assert frame["headings"] == 7
+        assert len(frame["images"]) >= 9
+        assert all(natural > 0 and shown > 250 for natural, shown in frame["images"])
+        assert frame["dark"] == (len(frame["images"]) if dark else 0)
+        assert (brightness(frame["background"]) < brightness(frame["ink"])) == dark
+    assert [frame["columns"] for frame in frames] == [1, 2, 3]
+
+
+def brightness(colour: str) -> int:
+    return sum(int(value) for value in re.findall(r"\d+", colour)[:3])
+
+
+def test_what_is_too_wide_would_be_found(tmp_path: Path) -> None:
+    """A page with a box wider than the screen, and one with a mistake in a script, are told."""
+    wide = '<body style="margin: 0"><h2>wide</h2><div class="grid" style="width: 2000px">x</div></body>'
+    frames, log = looked_at(f"{wide}<script>throw Error('a mistake')</script>", tmp_path, dark=False)
+    assert all(frame["scrolls"] > frame["width"] and frame["out"] == ["DIV"] for frame in frames)
+    assert "CONSOLE" in log
+    assert "a mistake" in log
