@@ -21,12 +21,14 @@ from kpca_stream.cluster import connect, release_memory, return_freed_memory, si
 from kpca_stream.config import Config
 from kpca_stream.errors import ConfigError, DataError, KpcaStreamWarning
 from kpca_stream.fitplan import BASIS_SHARE
-from kpca_stream.fitting import Fit, FitSettings, fit, make_plan
+from kpca_stream.fitsettings import FitSettings
+from kpca_stream.fitting import Fit, fit
 from kpca_stream.joining import merged
 from kpca_stream.landmark_settings import landmark_settings
 from kpca_stream.numerics.kernels import Preparation
 from kpca_stream.numerics.resolve import KernelSpec, make_kernel, resolve_kernel
 from kpca_stream.parameters import is_function_name
+from kpca_stream.planning import make_plan
 from kpca_stream.preliminaries import early_refusal, look_at, own_values, plan_of, stays_in_place
 from kpca_stream.results import FitSummary, MergeSummary, Plan, RunResult, ScoreSummary, as_json
 from kpca_stream.stages.scoring import PartResult, open_like, write_part

@@ -10,7 +10,8 @@ from typing import Any
 from dask.system import CPU_COUNT
 
 from kpca_stream.config import Config
-from kpca_stream.fitting import Fit, FitPlan
+from kpca_stream.fitplan import FitPlan
+from kpca_stream.fitting import Fit
 from kpca_stream.results import Bound, FitSummary, Landmarks, MergeSummary, Plan
 from kpca_stream.storage.basis import Basis
 from kpca_stream.storage.registry import Registry

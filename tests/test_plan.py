@@ -14,11 +14,12 @@ from distributed.protocol.pickle import dumps
 from jobs import command, configured
 
 from kpca_stream.errors import ConfigError
-from kpca_stream.fitplan import FitSettings, make_plan
+from kpca_stream.fitsettings import FitSettings
 from kpca_stream.numerics.footprint import IMPORT_BYTES
 from kpca_stream.numerics.kernels import Preparation
 from kpca_stream.numerics.resolve import KernelSpec, make_kernel
 from kpca_stream.pipeline import fit_config, plan_config
+from kpca_stream.planning import make_plan
 from kpca_stream.results import Plan
 from kpca_stream.stages.gram import Gram
 from kpca_stream.stages.gram.blocks import BlockProduct, TileCounts
