@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,17 @@ from kpca_stream.approximation import drawn_rows
 from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.errors import DataError
 from kpca_stream.fitsettings import FitSettings
+from kpca_stream.numerics.kernels.likeness import same_formula, same_preparation
 from kpca_stream.numerics.nystrom import FeatureMap, Statistics
 from kpca_stream.nystrom import Drawn, assembled, drawn_of
 from kpca_stream.preliminaries import check_weights
 from kpca_stream.stages.statistics import RowPass, accumulate
-from kpca_stream.stages.sweep import sweep
+from kpca_stream.stages.sweep import Sweep, sweep
 from kpca_stream.storage.basis import Basis
 from kpca_stream.storage.frozen import Accumulated
+from kpca_stream.storage.layout import RunStore
 from kpca_stream.storage.source import Source
+from kpca_stream.telemetry import Reporter, silent
 
 Array = NDArray[Any]
 
@@ -43,20 +46,59 @@ def with_rows(basis: Basis, source: Source, settings: FitSettings, *, weights: A
     DataError
         If the basis is exact, or rows hold missing values.
     """
+    return added(basis, source, settings, weights=weights).basis
+
+
+@dataclass(frozen=True, eq=False)
+class Added:
+    """A basis with more rows, and the look at these."""
+
+    basis: Basis
+    looked: Sweep
+
+
+def added(
+    basis: Basis,
+    source: Source,
+    settings: FitSettings,
+    *,
+    weights: Array | None = None,
+    store: RunStore | None = None,
+    reporter: Reporter | None = None,
+) -> Added:
+    """As `with_rows`; with a store no rows are held in memory, and a pass that was killed goes on."""
     accumulated = accumulated_of(basis, "the model")
+    reporter = reporter or silent()
     with single_threaded_blas():
         check_weights(weights, source.n_samples, held=accumulated.total)
         n_drawn = drawn_rows(source.n_features)
-        looked = sweep(source, seed=settings.seed, n_drawn=n_drawn, weights=weights)
+        looked = sweep(
+            source,
+            seed=settings.seed,
+            n_drawn=n_drawn,
+            on_missing=settings.on_missing,
+            store=None if store is None else store.group,
+            weights=weights,
+            progress=None if store is None else reporter.step("rows"),
+        )
         features = _features(basis)
-        row_pass = RowPass(looked.rows, looked.weights, features.kernel, features.landmarks, features.dtype)
-        more = accumulate(row_pass, accumulated.centre)
+        row_pass = RowPass(
+            looked.rows,
+            looked.weights,
+            features.kernel,
+            features.landmarks,
+            features.dtype,
+            store,
+            progress=reporter.step("statistics"),
+        )
+        more = accumulate(row_pass, accumulated.centre, checkpoint_seconds=settings.checkpoint_seconds)
         drawn = drawn_of(basis.kernel, looked, weights, more.total, settings.seed)
         both = _joined([_drawn(accumulated), drawn], [accumulated.total, more.total], n_drawn, settings.seed)
         found = _rebuilt(basis, features, accumulated.statistics() + more, both, settings)
     n_samples = basis.facts["n_samples"] + looked.n_seen
     parts = [*_fingerprints(basis), looked.fingerprint]
-    return replace(found, facts={**found.facts, "n_samples": n_samples, "fingerprint": None, "merged": parts})
+    facts = {**found.facts, "n_samples": n_samples, "fingerprint": None, "merged": parts}
+    return Added(replace(found, facts=facts), looked)
 
 
 def merged(bases: Sequence[Basis], names: Sequence[str], settings: FitSettings) -> Basis:
@@ -175,24 +217,12 @@ def _fingerprints(basis: Basis) -> list[str]:
 
 def _differences(a: Basis, b: Basis) -> list[tuple[str, bool]]:
     return [
-        ("kernel", a.kernel.name != b.kernel.name or _numbers(a) != _numbers(b)),
+        ("kernel", not same_formula(a.kernel, b.kernel)),
         ("columns", a.columns != b.columns),
         ("precision", a.precision != b.precision),
-        ("means or scales of columns", not _same_preparation(a, b)),
+        ("means or scales of columns", not same_preparation(a.kernel, b.kernel)),
         ("landmarks", not _same_landmarks(a, b)),
     ]
-
-
-def _numbers(basis: Basis) -> list[Any]:
-    return [getattr(basis.kernel, name, None) for name in ("gamma", "degree", "coef0", "shift", "label")]
-
-
-def _same_preparation(a: Basis, b: Basis) -> bool:
-    pairs = [
-        (getattr(a.kernel.preparation, name), getattr(b.kernel.preparation, name))
-        for name in ("centre", "multiplier")
-    ]
-    return all(np.array_equal(x, y) if x is not None and y is not None else x is y for x, y in pairs)
 
 
 def _same_landmarks(a: Basis, b: Basis) -> bool:
