@@ -29,8 +29,13 @@ class Drift:
     n_rows: int
     drift: float | None
     """The larger Kolmogorov-Smirnov distance of reconstruction errors and of T² from training's."""
+    sampling_bound: float
+    """Distance that as many rows of unchanged data pass with a chance of at most 1e-3."""
     error_ratio: float | None
+    """Of means, to training's."""
+    t2_ratio: float | None
     residual_ratio: float | None
+    """Share of the trace beyond the landmarks, over that of the rows for which they were chosen."""
     novelty: float | None
     """Share of the rows that pass a threshold of the champion's."""
 
@@ -93,6 +98,8 @@ class Comparison:
     n_rows: int
     angles: tuple[float, ...]
     """Principal angles, in degrees, smallest first."""
+    angles_exact: bool
+    """Whether they were computed in feature space, or estimated from the scores."""
     eigenvalue_changes: tuple[float, ...]
     """Of explained variances, relative."""
     displacement_before: float

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import Any
 
+from kpca_stream.refit_results import RefitResult
+
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
@@ -197,7 +199,7 @@ class Failure:
     exit_code: int
 
 
-Result = RunResult | FitSummary | MergeSummary | ScoreSummary | Plan | VerifyReport | ConfigCheck
+Result = RunResult | FitSummary | MergeSummary | ScoreSummary | Plan | VerifyReport | ConfigCheck | RefitResult
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from kpca_stream.refit_results import RefitResult
 from kpca_stream.results import (
     Bound,
     ConfigCheck,
@@ -65,16 +66,16 @@ def _data(console: Console, fit: FitSummary) -> None:
     ]
     if fit.fingerprint:
         facts.append(("fingerprint", fit.fingerprint))
-    _section(console, "Data", facts)
+    section(console, "Data", facts)
 
 
 def _gram(console: Console, fit: FitSummary) -> None:
     title = "Gram matrix" if fit.landmarks is None else "Nyström"
     if fit.reused:
-        _section(console, title, [("nothing to do", f"version {fit.version} was fitted already")])
+        section(console, title, [("nothing to do", f"version {fit.version} was fitted already")])
         return
     if fit.landmarks is not None:
-        _section(console, title, _landmark_facts(fit, fit.landmarks))
+        section(console, title, _landmark_facts(fit, fit.landmarks))
         return
     tiles = f"{fit.n_tiles:,} (edge {fit.tile_rows:,}): {fit.tiles_found:,} found, {fit.tiles_made:,} made"
     if fit.tiles_repaired:
@@ -85,7 +86,7 @@ def _gram(console: Console, fit: FitSummary) -> None:
         ("storage", fit.storage + read),
         *_effort(fit),
     ]
-    _section(console, title, facts)
+    section(console, title, facts)
 
 
 def _landmark_facts(fit: FitSummary, used: Landmarks) -> list[Fact]:
@@ -126,9 +127,9 @@ def _merge(console: Console, result: MergeSummary) -> None:
         ("rows", f"{result.n_samples:,}"),
         *_quality(result.landmarks),
     ]
-    _section(console, "Merged", facts)
+    section(console, "Merged", facts)
     _components(console, result)
-    _section(console, "Where everything lies", [("basis", result.basis)])
+    section(console, "Where everything lies", [("basis", result.basis)])
     _next(console, f"kpca-stream verify {result.basis}")
 
 
@@ -170,7 +171,7 @@ def _places(console: Console, fit: FitSummary, score: ScoreSummary | None) -> No
     facts = [("model", fit.model), (f"version {fit.version}", fit.basis), ("run's store", fit.store)]
     if score is not None:
         facts.append(("scores", score.output))
-    _section(console, "Where everything lies", facts)
+    section(console, "Where everything lies", facts)
 
 
 def _scores(console: Console, score: ScoreSummary) -> None:
@@ -185,12 +186,12 @@ def _scores(console: Console, score: ScoreSummary) -> None:
         ("novel", novel),
         ("time", duration(score.seconds)),
     ]
-    _section(console, "Scores", facts)
+    section(console, "Scores", facts)
 
 
 def _score(console: Console, score: ScoreSummary) -> None:
     _scores(console, score)
-    _section(console, "Where everything lies", [("model", score.model), ("scores", score.output)])
+    section(console, "Where everything lies", [("model", score.model), ("scores", score.output)])
 
 
 def _plan(console: Console, plan: Plan) -> None:
@@ -216,7 +217,7 @@ def _plan(console: Console, plan: Plan) -> None:
         ("total", f"{size(plan.memory_total)} of {size(plan.memory_limit)}"),
     ]
     for title, facts in (("Plan", problem), ("Disk", disk), ("Memory", memory)):
-        _section(console, title, facts)
+        section(console, title, facts)
 
 
 def _units(plan: Plan) -> list[Fact]:
@@ -239,11 +240,18 @@ def _verify(console: Console, report: VerifyReport) -> None:
     _indented(console, table)
 
 
+def _refit(console: Console, result: RefitResult) -> None:
+    from kpca_stream.cli.refit_tables import render_refit
+
+    render_refit(console, result)
+
+
 def _config_check(console: Console, check: ConfigCheck) -> None:
     console.print(f"{check.path}: no mistakes", soft_wrap=True)
 
 
-def _section(console: Console, title: str, facts: Sequence[Fact]) -> None:
+def section(console: Console, title: str, facts: Sequence[Fact]) -> None:
+    """Names and what is to be said of each, below a title."""
     _title(console, title)
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True, min_width=14)
@@ -287,6 +295,7 @@ _RENDERERS: dict[type[Any], Callable[[Console, Any], None]] = {
     MergeSummary: _merge,
     ScoreSummary: _score,
     Plan: _plan,
+    RefitResult: _refit,
     VerifyReport: _verify,
     ConfigCheck: _config_check,
 }

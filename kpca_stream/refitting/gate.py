@@ -40,6 +40,8 @@ class Measured:
         comparison: Comparison | None,
         decision: Decision,
         trained: tuple[Trained | None, Trained],
+        *,
+        champion_rows: int | None,
     ) -> Self:
         """Of a candidate; without one only what is known before it is fitted.
 
@@ -51,6 +53,8 @@ class Measured:
         decision : Decision
         trained : (Trained or None, Trained)
             What the champion and the candidate were fitted on.
+        champion_rows : int or None
+            That the champion was fitted on.
         """
         before, now = trained
         worst = max(decision.new_files, key=lambda file: file.novelty or 0.0, default=None)
@@ -60,7 +64,7 @@ class Measured:
             novelty=None if worst is None else worst.novelty,
             novelty_of="" if worst is None else worst.name,
             n_rows=now.n_rows if basis is None else round(basis.total_weight),
-            champion_rows=None if before is None else before.n_rows,
+            champion_rows=champion_rows,
             seconds_older=None if before is None else _seconds_older(before, now),
         )
 
