@@ -41,4 +41,4 @@ def continued_block(previous: Basis, looked: Sweep) -> Array:
     if n_before < looked.n_samples:
         rows = looked.rows.part(n_before, looked.n_samples)
         found[n_before:] = score_rows(basis, rows).scores / roots
-    return found / np.linalg.norm(found, axis=0)
+    return np.asarray(found / np.linalg.norm(found, axis=0))

@@ -141,7 +141,7 @@ class ExactFit:
         return pairs, (fine or first).means
 
     def _start(self) -> Array | None:
-        """Vectors near the leading eigenvectors: of a basis of before, or from the landmarks that the plan gives.
+        """Vectors near the leading eigenvectors: of a basis of before, or from the plan's landmarks.
 
         A kernel that may be indefinite is started at random, since its low end must be seen too.
         """

@@ -199,7 +199,9 @@ class Failure:
     exit_code: int
 
 
-Result = RunResult | FitSummary | MergeSummary | ScoreSummary | Plan | VerifyReport | ConfigCheck | RefitResult
+Result = (
+    RunResult | FitSummary | MergeSummary | ScoreSummary | Plan | VerifyReport | ConfigCheck | RefitResult
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -84,16 +84,21 @@ def way_of(
         return Way(kind="fresh", reason="there is no version to start from")
     if not same_settings:
         return Way(kind="fresh", reason="the settings or the files of before are others, or not known")
-    if champion.basis.accumulated is None:
-        if landed.is_continued:
-            return Way(kind="continued", reason="all files of before come first")
-        return Way(kind="fresh", reason="the files of before changed, went, or are not the first")
+    if champion.basis.accumulated is not None:
+        return _way_of_sums(landed, residual_limit, residual_ratio)
+    if landed.is_continued:
+        return Way(kind="continued", reason="all files of before come first")
+    return Way(kind="fresh", reason="files of before changed, went, or are not the first")
+
+
+def _way_of_sums(landed: Landed, limit: float | None, ratio: float | None) -> Way:
     if landed.gone:
-        names = f"{len(landed.gone)} files of before changed or went, {landed.gone[0].name} first"
-        return Way(kind="fresh", reason=f"{names}: their rows cannot be taken out of the sums")
-    if residual_limit is not None and residual_ratio is not None and residual_ratio >= residual_limit:
-        ratio = f"{residual_ratio:.3g} times what they left when they were chosen"
-        return Way(kind="fresh", reason=f"the landmarks leave of new rows {ratio}: chosen anew")
+        count, first = len(landed.gone), landed.gone[0].name
+        told = f"{count} files of before changed or went, the first {first}"
+        return Way(kind="fresh", reason=f"{told}: their rows cannot be taken out of the sums")
+    if limit is not None and ratio is not None and ratio >= limit:
+        told = f"the landmarks leave {ratio:.3g} times as much of new rows as when they were chosen"
+        return Way(kind="fresh", reason=f"{told}: chosen anew")
     if not landed.new:
         return Way(kind="fresh", reason="no rows are new")
     return Way(kind="added", reason="only new files are read")

@@ -45,7 +45,7 @@ def refit_config(
 ) -> RefitResult:
     """Fit and publish a new version where one is due, and promote it where it passes the gate.
 
-    Idempotent: a call that was killed is gone on with by the next one, and one that finds nothing to do says so.
+    Idempotent: a call that was killed is gone on with by the next one, and one with nothing to do says so.
 
     Parameters
     ----------

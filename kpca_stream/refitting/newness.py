@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,10 +70,10 @@ def of_new_rows(basis: Basis, source: Source, landed: Landed, reporter: Reporter
     with single_threaded_blas():
         passes.run(calls, fold, progress=reporter.step("new rows"))
         n_read = sum(sample.n_read for sample in samples)
-        read = {"rows_read": n_read, "bytes_read": n_read * source.n_features * source.dtype.itemsize}
+        read = Newness(rows_read=n_read, bytes_read=n_read * source.n_features * source.dtype.itemsize)
         X = np.concatenate([sample.X for sample in samples])
         if not len(X):
-            return Newness(**read)
+            return read
         scores = score_rows(basis, ArrayRows(X))
         share = None if basis.accumulated is None else residual_trace_share(_features(basis), X)
     ends = np.cumsum([len(sample.X) for sample in samples])
@@ -82,7 +82,7 @@ def of_new_rows(basis: Basis, source: Source, landed: Landed, reporter: Reporter
         NewFile(name=name, n_rows=sample.n_read, novelty=_rate(scores.novelty[end - len(sample.X) : end]))
         for name, sample, end in zip(names, samples, ends, strict=True)
     )
-    return Newness(drift=_drift(basis, "new rows", scores, share), files=files, **read)
+    return replace(read, drift=_drift(basis, "new rows", scores, share), files=files)
 
 
 def of_scores(basis: Basis, folder: Path, model: str, version: int) -> Drift | None:
