@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -91,11 +91,19 @@ def _triggers(when: When, seen: Circumstances) -> list[Trigger]:
     return [
         _trigger("new_rows", share, when.new_rows),
         _trigger("max_age", seen.age_seconds, when.max_age),
+        _drifted(when, seen.drifts),
         *(
             _trigger(name, _largest(seen.drifts, name), getattr(when, name))
-            for name in ("drift", "error_ratio", "residual_ratio")
+            for name in ("error_ratio", "residual_ratio")
         ),
     ]
+
+
+def _drifted(when: When, drifts: Sequence[Drift]) -> Trigger:
+    """Reached by a distance that is no chance of few rows."""
+    beyond = [drift for drift in drifts if drift.drift is not None and drift.drift > drift.sampling_bound]
+    certain = _trigger("drift", _largest(beyond, "drift"), when.drift)
+    return certain if certain.reached else replace(certain, value=_largest(drifts, "drift"))
 
 
 def _trigger(name: str, value: float | None, limit: float | None) -> Trigger:
@@ -143,4 +151,7 @@ def _told(trigger: Trigger) -> str:
         "unknown" if number is None else form.format(number) if form else duration(number)
         for number in (trigger.value, trigger.limit)
     )
-    return f"{words} {value} {'reaches' if trigger.reached else 'is below'} {limit}"
+    if trigger.reached:
+        return f"{words} {value} reaches {limit}"
+    may_be_chance = trigger.name == "drift" and (trigger.value or 0.0) >= (trigger.limit or 1.0)
+    return f"{words} {value} {'may be chance, asked is' if may_be_chance else 'is below'} {limit}"
