@@ -262,14 +262,13 @@ class _Refit:
             "comparison": None if candidate.comparison is None else as_json(candidate.comparison),
             "measured": measured.as_json(),
             "gate": as_json(checks),
-            "refused": refusal(checks) or None,
             "cold_passes": candidate.cold_passes,
         }
+        more: dict[str, Any] = {"trained": self.trained.as_json(), "refit": refit}
+        if refused := refusal(checks):
+            more["refused"] = refused
         version = self.registry.publish(
-            candidate.basis,
-            lambda number: manifest_of(
-                self.name, summary(version=number), trained=self.trained.as_json(), refit=refit
-            ),
+            candidate.basis, lambda number: manifest_of(self.name, summary(version=number), **more)
         )
         return _Published(
             version=version, fitted=candidate.fitted, comparison=candidate.comparison, measured=measured
