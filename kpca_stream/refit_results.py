@@ -42,11 +42,16 @@ class Drift:
 
 @dataclass(frozen=True, kw_only=True)
 class NewFile:
-    """How novel the rows of a new file are to the champion."""
+    """How unlike the champion's rows those of a new file are."""
 
     name: str
     n_rows: int
     novelty: float | None
+    """Share of its rows that pass a threshold."""
+    column: str | None = None
+    """The one that fits the others worst, compared with the champion's rows."""
+    column_ratio: float | None = None
+    """Mean square of how far it is off what the others predict, over that of the champion's rows."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,6 +47,7 @@ def landed(folder: Path, n_weeks: int = N_WEEKS) -> None:
 
 def model(folder: Path, method: str = "nystrom", **changes: Any) -> Config:
     """Re-fitted from a tenth of new rows on; `changes` are keys with two underscores for a dot."""
+    refit = {"when": changes.pop("when", {}), "gate": changes.pop("gate", {})}
     dotted = {key.replace("__", "."): value for key, value in changes.items()}
     return configured(
         folder,
@@ -57,6 +58,7 @@ def model(folder: Path, method: str = "nystrom", **changes: Any) -> Config:
             "nystrom": {"landmarks": 60, "method": "uniform"},
             "gram.storage": "auto",
             "score": None,
+            "refit": refit,
             **dotted,
         },
     )

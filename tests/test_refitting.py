@@ -27,6 +27,8 @@ from tests.refits import WEEK_ROWS, land, landed, model, refit, registry, week
 Array = NDArray[Any]
 
 METHODS = ["nystrom", "lanczos"]
+OPEN = {"max_novelty": None, "max_column_ratio": None, "min_rows": None, "not_older": False}
+"""A gate that asks for nothing."""
 
 pytestmark = pytest.mark.filterwarnings("ignore:residual trace is:kpca_stream.errors.KpcaStreamWarning")
 
@@ -137,7 +139,7 @@ def test_drift_without_other_rows_is_told_only(tmp_path: Path) -> None:
     landed(tmp_path)
     np.save(tmp_path / "new.npy", week(7) + 2.0)
     score = {"input": {"path": str(tmp_path / "new.npy")}, "output": str(tmp_path / "scores")}
-    config = model(tmp_path, score=score, refit__when__drift=0.2)
+    config = model(tmp_path, score=score, when={"drift": 0.2})
     refit(config)
     score_config(config, silent())
     found = refit(config)
@@ -151,9 +153,7 @@ def test_drift_without_other_rows_is_told_only(tmp_path: Path) -> None:
 def test_drift_of_new_rows_makes_a_refit_due(method: str, tmp_path: Path) -> None:
     """New rows too few to count by their share make a re-fit due by their drift; like ones do not."""
     landed(tmp_path)
-    config = model(
-        tmp_path, method, refit__when={"new_rows": "50%", "drift": 0.3}, refit__gate__max_novelty=None
-    )
+    config = model(tmp_path, method, when={"new_rows": "50%", "drift": 0.3}, gate=OPEN)
     refit(config)
     land(tmp_path, 4, week(4))
     assert refit(config).action == "none"
@@ -198,7 +198,7 @@ def test_added_rows_give_the_fit_of_all(tmp_path: Path) -> None:
     landed(tmp_path)
     np.save(tmp_path / "landmarks.npy", week(50, 60))
     given = {"landmarks": {"path": str(tmp_path / "landmarks.npy")}}
-    config = model(tmp_path, nystrom=given, refit__align="none", refit__when__residual_ratio=None)
+    config = model(tmp_path, nystrom=given, refit__align="none", when={"residual_ratio": None})
     refit(config)
     land(tmp_path, 4, week(4))
     land(tmp_path, 5, week(5))
@@ -259,7 +259,7 @@ def test_other_files_of_before_need_all_rows(method: str, change: str, tmp_path:
 def test_landmarks_that_leave_much_are_chosen_anew(tmp_path: Path) -> None:
     """Where landmarks leave more of new rows than the limit allows, all rows are fitted with fresh ones."""
     landed(tmp_path)
-    config = model(tmp_path, refit__gate__max_novelty=None)
+    config = model(tmp_path, gate=OPEN)
     refit(config)
     land(tmp_path, 4, week(4) + np.linspace(3, 5, 8))
     found = refit(config)
@@ -346,7 +346,7 @@ def test_refused_candidate_is_judged_again_without_a_fit(tmp_path: Path) -> None
     assert refit(model(tmp_path)).action == "refused"
     again = refit(model(tmp_path))
     assert (again.action, again.candidate, again.fitted and again.fitted.reused) == ("refused", 2, True)
-    wider = refit(model(tmp_path, refit__gate__max_novelty=None))
+    wider = refit(model(tmp_path, gate=OPEN))
     assert (wider.action, wider.champion, wider.fitted and wider.fitted.reused) == ("promoted", 2, True)
 
 
@@ -357,7 +357,8 @@ def test_refused_candidate_is_judged_again_without_a_fit(tmp_path: Path) -> None
         ("lanczos", {"max_residual": 1e-300}),
         ("nystrom", {"min_captured": 0.999999}),
         ("lanczos", {"max_angle": 1e-9}),
-        ("nystrom", {"max_novelty": 1e-9}),
+        ("nystrom", {"max_novelty": 1e-3}),
+        ("lanczos", {"max_column_ratio": 1.0001}),
         ("lanczos", {"min_rows": 10_000}),
         ("nystrom", {"min_rows": "99%"}),
         ("nystrom", {"not_older": True}),
@@ -370,9 +371,9 @@ def test_every_demand_can_refuse(method: str, demand: dict[str, Any], tmp_path: 
     if "min_rows" in demand or "not_older" in demand:
         (tmp_path / "weeks" / "week-03.npy").unlink()
     number = 2 if "not_older" in demand else 4
-    path = land(tmp_path, number, week(4, 150))
+    path = land(tmp_path, number, 1.5 * week(4, 150))
     os.utime(path, ns=(path.stat().st_mtime_ns + 1, path.stat().st_mtime_ns + 1))
-    found = refit(model(tmp_path, method, refit__gate={"max_novelty": None, "min_rows": None, **demand}))
+    found = refit(model(tmp_path, method, gate={**OPEN, **demand}))
     (name,) = demand
     assert (found.action, [check.name for check in found.gate if not check.ok]) == ("refused", [name])
     assert f"{name}: got" in found.reason
@@ -389,8 +390,8 @@ def test_dry_run_writes_nothing(tmp_path: Path) -> None:
     before = contents(tmp_path)
     found = refit(config, dry_run=True)
     assert (found.action, found.champion) == ("planned", 1)
-    assert "added" in found.reason
-    assert "refuse it: max_novelty" in found.reason
+    assert "would fit (fresh: the landmarks leave" in found.reason
+    assert "refuse it: max_column_ratio" in found.reason
     assert contents(tmp_path) == before
 
 

@@ -72,7 +72,10 @@ def _files(decision: Decision) -> Iterator[Fact]:
     worst = sorted(decision.new_files, key=lambda file: -(file.novelty or 0.0))
     for file in worst[:MOST_FILES]:
         novel = "not known" if file.novelty is None else f"{file.novelty:.1%} novel"
-        yield file.name, f"{file.n_rows:,} rows, {novel}"
+        unfit = (
+            "" if file.column_ratio is None else f", column {file.column!r} off by {file.column_ratio:.3g}"
+        )
+        yield file.name, f"{file.n_rows:,} rows, {novel}{unfit}"
     if len(worst) > MOST_FILES:
         yield "and", f"{len(worst) - MOST_FILES:,} more, less novel: --json lists all"
 

@@ -90,6 +90,10 @@ class Gate(Section):
     """Largest principal angle to the champion's components, in degrees."""
     max_novelty: Share | None = 0.5
     """Share of the rows of any new file that are novel to the champion."""
+    max_column_ratio: Ratio | None = 20.0
+    """How much worse than in the champion's rows a column of any new file may fit the others.
+
+    A ratio of mean squares of linear predictions: a stuck sensor, other units, a shuffled column."""
     min_rows: NumberOrShare | None = 0.5
     """Rows, or a share of the champion's."""
     not_older: bool = True

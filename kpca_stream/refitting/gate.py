@@ -28,6 +28,9 @@ class Measured:
     novelty: float | None = None
     novelty_of: str = ""
     """The new file with the most novel rows."""
+    column_ratio: float | None = None
+    column_of: str = ""
+    """The new file and its column that fits the others worst."""
     n_rows: int = 0
     champion_rows: int | None = None
     seconds_older: float | None = None
@@ -57,12 +60,16 @@ class Measured:
             That the champion was fitted on.
         """
         before, now = trained
-        worst = max(decision.new_files, key=lambda file: file.novelty or 0.0, default=None)
+        files = decision.new_files
+        worst = max(files, key=lambda file: file.novelty or 0.0, default=None)
+        unfit = max(files, key=lambda file: file.column_ratio or 0.0, default=None)
         return cls(
             **({} if basis is None else _of_basis(basis)),
             angle=None if comparison is None else max(comparison.angles, default=0.0),
             novelty=None if worst is None else worst.novelty,
             novelty_of="" if worst is None else worst.name,
+            column_ratio=None if unfit is None else unfit.column_ratio,
+            column_of="" if unfit is None else f"column {unfit.column!r} of {unfit.name}",
             n_rows=now.n_rows if basis is None else round(basis.total_weight),
             champion_rows=champion_rows,
             seconds_older=None if before is None else _seconds_older(before, now),
@@ -87,6 +94,7 @@ def judge(gate: Gate, measured: Measured) -> tuple[GateCheck, ...]:
         _at_least("min_captured", measured.captured, gate.min_captured),
         _at_most("max_angle", measured.angle, gate.max_angle, unit=" degrees"),
         _at_most("max_novelty", measured.novelty, gate.max_novelty, of=measured.novelty_of),
+        _at_most("max_column_ratio", measured.column_ratio, gate.max_column_ratio, of=measured.column_of),
         _at_least("min_rows", float(measured.n_rows), _rows_asked(gate, measured)),
         _at_most("not_older", measured.seconds_older, 0.0 if gate.not_older else None, unit=" s older"),
     ]

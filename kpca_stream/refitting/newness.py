@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpca_stream import passes
+from kpca_stream.aligning import sample_of
 from kpca_stream.approximation import drawn_rows
 from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.errors import DataError
+from kpca_stream.numerics.columns import Columns
 from kpca_stream.numerics.drift import drift, residual_trace_share
 from kpca_stream.numerics.nystrom import FeatureMap
 from kpca_stream.refit_results import Drift, NewFile
@@ -76,13 +78,20 @@ def of_new_rows(basis: Basis, source: Source, landed: Landed, reporter: Reporter
             return read
         scores = score_rows(basis, ArrayRows(X))
         share = None if basis.accumulated is None else residual_trace_share(_features(basis), X)
-    ends = np.cumsum([len(sample.X) for sample in samples])
-    names = [file.name for file in landed.new]
-    files = tuple(
-        NewFile(name=name, n_rows=sample.n_read, novelty=_rate(scores.novelty[end - len(sample.X) : end]))
-        for name, sample, end in zip(names, samples, ends, strict=True)
-    )
-    return replace(read, drift=_drift(basis, "new rows", scores, share), files=files)
+    columns = Columns.of(sample_of(basis, drawn_rows(source.n_features)).load())
+    files, end = [], 0
+    for file, sample in zip(landed.new, samples, strict=True):
+        start, end = end, end + len(sample.X)
+        rate, ratios = _rate(scores.novelty[start:end]), columns and columns.ratios(sample.X)
+        files.append(_file(NewFile(name=file.name, n_rows=sample.n_read, novelty=rate), source, ratios))
+    return replace(read, drift=_drift(basis, "new rows", scores, share), files=tuple(files))
+
+
+def _file(file: NewFile, source: Source, ratios: Array | None) -> NewFile:
+    if ratios is None:
+        return file
+    worst = int(np.argmax(ratios))
+    return replace(file, column=source.columns[worst], column_ratio=float(ratios[worst]))
 
 
 def of_scores(basis: Basis, folder: Path, model: str, version: int) -> Drift | None:
