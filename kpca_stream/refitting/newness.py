@@ -82,7 +82,8 @@ def of_new_rows(basis: Basis, source: Source, landed: Landed, reporter: Reporter
     files, end = [], 0
     for file, sample in zip(landed.new, samples, strict=True):
         start, end = end, end + len(sample.X)
-        rate, ratios = _rate(scores.novelty[start:end]), columns and columns.ratios(sample.X)
+        rate = _rate(scores.novelty[start:end])
+        ratios = None if columns is None else columns.ratios(sample.X)
         files.append(_file(NewFile(name=file.name, n_rows=sample.n_read, novelty=rate), source, ratios))
     return replace(read, drift=_drift(basis, "new rows", scores, share), files=tuple(files))
 

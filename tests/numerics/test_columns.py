@@ -53,7 +53,7 @@ def test_units_do_not_matter() -> None:
 
 
 def test_copied_and_constant_columns_are_no_trouble() -> None:
-    """A column that is a copy of another one, or never changes, gives finite ratios near those of training."""
+    """A column that is a copy of another one, or never changes, has a ratio near that of training."""
     X, new = rows(1000, 0), rows(300, 1)
     X, new = (np.column_stack([Z, Z[:, 0], np.ones(len(Z))]) for Z in (X, new))
     found = ratios(X, new)
