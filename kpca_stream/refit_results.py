@@ -138,6 +138,8 @@ class RefitResult:
     candidate: int | None = None
     champion: int | None = None
     """Afterwards."""
+    removed: tuple[int, ...] = ()
+    """Old versions that nothing keeps any more."""
     model: str
     seconds: float
     warnings: tuple[str, ...] = ()

@@ -47,7 +47,7 @@ def landed(folder: Path, n_weeks: int = N_WEEKS) -> None:
 
 def model(folder: Path, method: str = "nystrom", **changes: Any) -> Config:
     """Re-fitted from a tenth of new rows on; `changes` are keys with two underscores for a dot."""
-    refit = {"when": changes.pop("when", {}), "gate": changes.pop("gate", {})}
+    refit = {key: changes.pop(key) for key in ("when", "gate", "keep") if key in changes}
     dotted = {key.replace("__", "."): value for key, value in changes.items()}
     return configured(
         folder,

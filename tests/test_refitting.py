@@ -379,6 +379,64 @@ def test_every_demand_can_refuse(method: str, demand: dict[str, Any], tmp_path: 
     assert f"{name}: got" in found.reason
 
 
+def test_rolled_back_version_stays_away(tmp_path: Path) -> None:
+    """A version that was rolled back is not promoted again for the same rows, but where that is forced."""
+    landed(tmp_path)
+    config = model(tmp_path)
+    refit(config)
+    land(tmp_path, 4, week(4))
+    assert refit(config).champion == 2
+    assert registry(tmp_path).rollback(reason="odd plots") == (2, 1)
+    found = refit(config)
+    assert (found.action, found.champion) == ("none", 1)
+    assert "version 2, fitted on these rows, was taken back: odd plots" in found.reason
+    land(tmp_path, 5, week(5))
+    assert refit(config).champion == 3
+
+
+def test_promoting_an_older_version_lasts(tmp_path: Path) -> None:
+    """Where somebody promoted an older version, the newer one comes back only when that is forced."""
+    landed(tmp_path)
+    config = model(tmp_path)
+    refit(config)
+    land(tmp_path, 4, week(4))
+    refit(config)
+    registry(tmp_path).promote(1)
+    assert "version 1 was promoted instead" in refit(config).reason
+    forced = refit(config, force=True)
+    assert (forced.champion, forced.fitted and forced.fitted.reused) == (2, True)
+
+
+def test_published_but_not_promoted_is_promoted(tmp_path: Path) -> None:
+    """A candidate whose call ended before the promotion is promoted by the next one, without a fit."""
+    landed(tmp_path)
+    config = model(tmp_path)
+    refit(config)
+    land(tmp_path, 4, week(4))
+    alias = tmp_path / "models" / "rows" / "aliases" / "champion"
+    before = alias.read_bytes()
+    refit(config)
+    alias.write_bytes(before)
+    found = refit(config)
+    assert (found.action, found.champion) == ("promoted", 2)
+    assert found.fitted is not None
+    assert found.fitted.reused
+
+
+def test_old_versions_go(tmp_path: Path) -> None:
+    """Beside what an alias names and what is young, as many versions stay as are asked for."""
+    landed(tmp_path)
+    refit(model(tmp_path))
+    for version in (2, 3, 4):
+        land(tmp_path, 4, shuffled(week(version, WEEK_ROWS + version)))
+        found = refit(model(tmp_path, keep=1))
+        assert (found.action, found.candidate) == ("refused", version)
+        manifest = registry(tmp_path).basis_path(version).parent / "manifest.json"
+        manifest.write_text(manifest.read_text().replace('"created": "20', '"created": "19'))
+    assert found.removed == (3,)
+    assert registry(tmp_path).versions() == [1, 4]
+
+
 def test_dry_run_writes_nothing(tmp_path: Path) -> None:
     """What would be done is told, a refusal that can be foreseen included, and nothing is written."""
     landed(tmp_path)
@@ -400,7 +458,10 @@ def test_second_refit_is_told_who_is_at_work(tmp_path: Path) -> None:
     landed(tmp_path)
     config = model(tmp_path)
     refit(config)
-    with locked(tmp_path / "models" / "rows" / "refit"), pytest.raises(BusyError, match=f"{os.getpid()}"):
+    with (
+        locked(tmp_path / "models" / "rows", name="refit.lock"),
+        pytest.raises(BusyError, match=f"{os.getpid()}"),
+    ):
         refit(config)
     assert refit(config).action == "none"
 

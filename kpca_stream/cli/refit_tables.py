@@ -39,6 +39,8 @@ def _verdict(result: RefitResult) -> Iterator[Fact]:
     if result.candidate is not None:
         yield "candidate", f"version {result.candidate}"
     yield "champion", "none" if result.champion is None else f"version {result.champion}"
+    if result.removed:
+        yield "taken away", f"versions {', '.join(map(str, result.removed))}"
     yield "model", result.model
     yield "time", duration(result.seconds)
 

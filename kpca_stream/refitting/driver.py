@@ -31,13 +31,15 @@ from kpca_stream.refitting.decision import Circumstances, age_of, decide
 from kpca_stream.refitting.gate import Measured, judge, refusal
 from kpca_stream.refitting.newness import Newness, of_new_rows, of_scores
 from kpca_stream.results import as_json
-from kpca_stream.storage.basis import open_basis
 from kpca_stream.storage.lock import locked
 from kpca_stream.storage.registry import CHAMPION, Registry
+from kpca_stream.storage.retention import Retention, collect
 from kpca_stream.storage.source import Source
 from kpca_stream.storage.trained import Landed, Trained
 from kpca_stream.summaries import fit_summary
 from kpca_stream.telemetry import Reporter
+
+LOCK = "refit.lock"
 
 
 def refit_config(
@@ -84,9 +86,8 @@ def refit_config(
 @contextmanager
 def _held(registry: Registry) -> Iterator[None]:
     """One re-fit a model at a time."""
-    folder = registry.folder / "refit"
-    folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder):
+    registry.folder.mkdir(parents=True, exist_ok=True)
+    with locked(registry.folder, name=LOCK):
         yield
 
 
@@ -163,16 +164,19 @@ class _Refit:
     def done(self, told: list[str], *, force: bool) -> RefitResult:
         """Decide, and do what follows."""
         decision = self._decision(force=force)
-        if not decision.due:
-            clear_stores(self.stores)
-            return self._result("none", decision.reason, decision)
         version = self.registry.find(self.name)
+        taken_back = None if version is None or force else self._taken_back(version)
+        if not decision.due or taken_back:
+            clear_stores(self.stores)
+            return self._result("none", taken_back or decision.reason, decision)
         candidate = self._made(decision, told) if version is None else self._found(version)
         checks = judge(self.config.refit.gate, candidate.measured)
         refused = refusal(checks)
         if not refused:
-            self.registry.point(candidate.version)
+            # What the gate refused before may pass a wider one; and a call may be forced.
+            self.registry.promote(candidate.version, expected=decision.champion, force=True)
         clear_stores(self.stores)
+        removed = collect(self.registry, Retention(keep=self.config.refit.keep)).removed
         return self._result(
             "refused" if refused else "promoted",
             f"version {candidate.version} is refused: {refused}" if refused else decision.reason,
@@ -181,7 +185,18 @@ class _Refit:
             comparison=candidate.comparison,
             gate=checks,
             candidate=candidate.version,
+            removed=removed,
         )
+
+    def _taken_back(self, version: int) -> str | None:
+        """Why a version of these very rows stays away: it was promoted, and somebody took that back."""
+        alias = self.registry.aliases().get(CHAMPION)
+        was_champion = alias is not None and version in dict(alias.left)
+        reason = None if self.registry.manifest(version).get("refused") else self.registry.refusal(version)
+        if not was_champion and reason is None:
+            return None
+        told = reason or f"version {self.champion and self.champion.version} was promoted instead"
+        return f"version {version}, fitted on these rows, was taken back: {told}; --force promotes it again"
 
     def _decision(self, *, force: bool) -> Decision:
         newness, drifts = self._newness()
@@ -204,7 +219,7 @@ class _Refit:
     def _left(self) -> str | None:
         """What an earlier call of the same left behind."""
         version = self.registry.find(self.name)
-        if version is not None and version != (self.champion and self.champion.version):
+        if version is not None and self.registry.refusal(version) is None:
             return f"version {version} was fitted by a call that ended before it was promoted or refused"
         if (self.stores / self.name).exists():
             return "an earlier call was interrupted"
@@ -304,6 +319,7 @@ class _Refit:
         fitted: Fitted | None = None,
         comparison: Comparison | None = None,
         candidate: int | None = None,
+        removed: tuple[int, ...] = (),
     ) -> RefitResult:
         promoted = candidate if action == "promoted" else None
         return RefitResult(
@@ -316,6 +332,7 @@ class _Refit:
             gate=gate,
             candidate=candidate,
             champion=promoted or decision.champion,
+            removed=removed,
             model=str(self.registry.folder),
             seconds=0.0,
         )
@@ -323,12 +340,10 @@ class _Refit:
 
 def _champion(registry: Registry) -> tuple[Champion | None, dict[str, Any]]:
     """The version that serves and its manifest; none in an empty registry."""
-    if not (registry.folder / "aliases" / CHAMPION).exists():
+    if CHAMPION not in registry.aliases():
         return None, {}
-    version = registry.resolve()
-    manifest = registry.manifest(version)
+    version, manifest, basis = registry.opened()
     refit = manifest.get("refit") or {"cold_passes": manifest.get("summary", {}).get("n_passes")}
-    basis = open_basis(registry.basis_path(version))
     return Champion(version=version, basis=basis, cold_passes=refit.get("cold_passes")), manifest
 
 
