@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from kpca_stream.cli.render import render
 from kpca_stream.config import When
 from kpca_stream.errors import BusyError, ConfigError, DataError
 from kpca_stream.model import load_basis
@@ -21,7 +23,9 @@ from kpca_stream.storage.basis import Basis, open_basis
 from kpca_stream.storage.lock import locked
 from kpca_stream.storage.trained import File, Landed, Trained
 from kpca_stream.telemetry import silent
+from tests.disturb import write_yaml
 from tests.jobs import contents
+from tests.landmark_jobs import refused, runner
 from tests.refits import WEEK_ROWS, land, landed, model, refit, registry, week
 
 Array = NDArray[Any]
@@ -464,6 +468,37 @@ def test_second_refit_is_told_who_is_at_work(tmp_path: Path) -> None:
     ):
         refit(config)
     assert refit(config).action == "none"
+
+
+def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command prints what the published schema describes, and its exit code is that of the verdict."""
+    landed(tmp_path)
+    write_yaml(tmp_path / "c.yaml", model(tmp_path).model_dump(mode="json", exclude_none=True))
+    run, path = runner(capsys), str(tmp_path / "c.yaml")
+    assert run("refit", path, "--dry-run")["result"]["action"] == "planned"
+    assert run("refit", path)["result"]["champion"] == 1
+    assert run("refit", path)["result"]["action"] == "none"
+    assert run("refit", path, "--force")["result"]["fitted"]["kind"] == "fresh"
+    land(tmp_path, 4, in_other_units(week(4)))
+    printed = run("refit", path, code=65)
+    assert printed["result"]["action"] == "refused"
+    assert "max_novelty" in refused(printed)
+    with locked(tmp_path / "models" / "rows", name="refit.lock"):
+        assert str(os.getpid()) in refused(run("refit", path, code=75))
+
+
+def test_table(tmp_path: Path) -> None:
+    """On a terminal the verdict comes first, then the numbers that it rests on."""
+    landed(tmp_path)
+    config = model(tmp_path, when={"drift": 0.2, "max_age": "7 days"})
+    refit(config)
+    land(tmp_path, 4, week(4))
+    stream = io.StringIO()
+    render(refit(config), stream, width=100)
+    text = stream.getvalue()
+    for told in ("promoted", "version 2", "week-04.npy", "added: only new files are read", "due from 168h"):
+        assert told in text
+    assert text.index("outcome") < text.index("new_rows") < text.index("largest angle")
 
 
 def test_missing_values_are_refused_before_a_version(tmp_path: Path) -> None:
