@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kpca_stream.numerics import tall
 from kpca_stream.stages.scoring import score_rows
 from kpca_stream.stages.sweep import Sweep
 from kpca_stream.storage.basis import Basis
@@ -29,10 +30,12 @@ def continues(previous: Basis, looked: Sweep) -> bool:
     )
 
 
-def continued_block(previous: Basis, looked: Sweep) -> Array:
-    """Vectors (n, k) near the leading eigenvectors: those of before, and their values at later rows.
+def continued_block(previous: Basis, looked: Sweep, near: Array | None) -> Array:
+    """Vectors (n, ≥ k) near the leading eigenvectors: those of before, and their values at later rows.
 
-    An eigenvector is a_i = z_i/√μ at the rows it was found on, and nearly so at any other.
+    An eigenvector is a_i = z_i/√μ at the rows it was found on, and nearly so at any other. What `near` (n, w),
+    vectors from landmarks, holds beside these fills the block up: components of before tell nothing of those
+    after them, without which a solve converges slowly.
     """
     basis, n_before = previous.unrotated(), previous.n_rows
     found = np.empty((looked.n_samples, basis.n_components))
@@ -41,4 +44,9 @@ def continued_block(previous: Basis, looked: Sweep) -> Array:
     if n_before < looked.n_samples:
         rows = looked.rows.part(n_before, looked.n_samples)
         found[n_before:] = score_rows(basis, rows).scores / roots
-    return np.asarray(found / np.linalg.norm(found, axis=0))
+    found /= np.linalg.norm(found, axis=0)
+    if near is None:
+        return found
+    rest = np.array(near, dtype=np.float64)
+    tall.project_out([np.linalg.qr(found)[0]], rest)
+    return np.column_stack([found, tall.orthonormal(rest, 0.0)])

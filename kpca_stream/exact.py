@@ -141,12 +141,16 @@ class ExactFit:
         return pairs, (fine or first).means
 
     def _start(self) -> Array | None:
-        """Vectors near the leading eigenvectors: of a basis of before, or from the plan's landmarks.
+        """Vectors near the leading eigenvectors: from the plan's landmarks, and from a basis of before.
 
         A kernel that may be indefinite is started at random, since its low end must be seen too.
         """
-        if self.previous is not None and self.plan.shape.kernel in DEFINITE:
-            return continued_block(self.previous, self.looked)
+        near = self._landmark_start()
+        if self.previous is None or self.plan.shape.kernel not in DEFINITE:
+            return near
+        return continued_block(self.previous, self.looked, near)
+
+    def _landmark_start(self) -> Array | None:
         n_landmarks = self.plan.n_start_landmarks
         if not n_landmarks:
             return None
