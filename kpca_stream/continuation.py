@@ -33,9 +33,9 @@ def continues(previous: Basis, looked: Sweep) -> bool:
 def continued_block(previous: Basis, looked: Sweep, near: Array | None) -> Array:
     """Vectors (n, ≥ k) near the leading eigenvectors: those of before, and their values at later rows.
 
-    An eigenvector is a_i = z_i/√μ at the rows it was found on, and nearly so at any other. What `near` (n, w),
-    vectors from landmarks, holds beside these fills the block up: components of before tell nothing of those
-    after them, without which a solve converges slowly.
+    An eigenvector is a_i = z_i/√μ at the rows it was found on, and nearly so at any other. What `near`
+    (n, w), vectors from landmarks, holds beside these fills the block up: components of before tell nothing
+    of those after them, without which a solve converges slowly.
     """
     basis, n_before = previous.unrotated(), previous.n_rows
     found = np.empty((looked.n_samples, basis.n_components))

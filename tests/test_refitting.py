@@ -16,7 +16,7 @@ from kpca_stream.cli.render import render
 from kpca_stream.config import When
 from kpca_stream.errors import BusyError, ConfigError, DataError
 from kpca_stream.model import load_basis
-from kpca_stream.pipeline import fit_config, score_config
+from kpca_stream.pipeline import fit_config, score_config, verify_store
 from kpca_stream.refit_results import Drift, RefitResult
 from kpca_stream.refitting.decision import Circumstances, decide
 from kpca_stream.storage.basis import Basis, open_basis
@@ -468,6 +468,38 @@ def test_second_refit_is_told_who_is_at_work(tmp_path: Path) -> None:
     ):
         refit(config)
     assert refit(config).action == "none"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_versions_pass_verification(method: str, tmp_path: Path) -> None:
+    """A version that was fitted warm and aligned passes every check of verify."""
+    landed(tmp_path)
+    config = model(tmp_path, method)
+    refit(config)
+    land(tmp_path, 4, week(4))
+    refit(config)
+    report = verify_store(registry(tmp_path).basis_path(2), silent())
+    assert report.ok, report
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("method", METHODS)
+def test_same_bits_on_processes(method: str, tmp_path: Path) -> None:
+    """Re-fits on two processes publish the bits, and tell the numbers, of those on threads."""
+    landed(tmp_path)
+    found, bits = [], []
+    for kind in ("threads", "local"):
+        cluster = {"kind": kind, "n_workers": 2}
+        place = {"models__path": str(tmp_path / kind), "gram__path": str(tmp_path / f"{kind}.zarr")}
+        config = model(tmp_path, method, cluster=cluster, **place)
+        refit(config)
+        path = land(tmp_path, 4, week(4))
+        found.append(refit(config))
+        path.unlink()
+        bits.append(contents(tmp_path / kind / "rows" / "versions" / "2" / "basis.zarr"))
+    assert bits[0] == bits[1]
+    assert found[0].decision.drifts == found[1].decision.drifts
+    assert found[0].comparison == found[1].comparison
 
 
 def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@
 brightwind (``pip install --no-deps brightwind``: it asks for an old pandas, which its data do not need).
 Nyström with 1,000 landmarks: 16.5 years of before, 144,624 rows, and one year of before; exact: one year of
 before. Every week a file lands and the re-fit is called; in three weeks the file is first poisoned and the
-re-fit forced, then repaired and called again. ``--plot FILE`` draws drift, rows read, angles and displacement.
+re-fit forced, then repaired and called again. ``--plot FILE`` draws drift, rows read, angles, displacement.
 """
 
 from __future__ import annotations
