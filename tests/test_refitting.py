@@ -544,6 +544,7 @@ def test_missing_values_are_refused_before_a_version(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"week-04.npy, row 7, column '3'"):
         refit(config)
     assert registry(tmp_path).versions() == [1]
+    assert not list(tmp_path.glob("*.refit"))
 
 
 def test_matrix_cannot_be_refitted(tmp_path: Path) -> None:

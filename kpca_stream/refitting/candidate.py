@@ -60,6 +60,7 @@ class Champion:
 class Candidate:
     """A basis that may become the next version, and what it took."""
 
+    source: str
     fit: Fit
     fitted: Fitted
     comparison: Comparison | None
@@ -159,7 +160,11 @@ class Making:
         )
         cold_passes = found.n_passes if is_cold else before
         return Candidate(
-            fit=replace(found, basis=basis), fitted=fitted, comparison=comparison, cold_passes=cold_passes
+            source=self.source.name,
+            fit=replace(found, basis=basis),
+            fitted=fitted,
+            comparison=comparison,
+            cold_passes=cold_passes,
         )
 
     def _added(self, champion: Basis) -> tuple[Fit, int]:

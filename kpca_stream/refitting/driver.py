@@ -8,17 +8,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from kpca_stream.config import Config
-from kpca_stream.errors import ConfigError
+from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.fitsettings import FitSettings
 from kpca_stream.pipeline import (
     connected,
     make_importable,
-    manifest_of,
     recorded,
     registry_of,
     settings_digest,
@@ -30,13 +28,12 @@ from kpca_stream.refitting.candidate import Candidate, Champion, Making, Way, cl
 from kpca_stream.refitting.decision import Circumstances, age_of, decide
 from kpca_stream.refitting.gate import Measured, judge, refusal
 from kpca_stream.refitting.newness import Newness, of_new_rows, of_scores
-from kpca_stream.results import as_json
+from kpca_stream.refitting.publishing import Published, publish
 from kpca_stream.storage.lock import locked
 from kpca_stream.storage.registry import CHAMPION, Registry
 from kpca_stream.storage.retention import Retention, collect
 from kpca_stream.storage.source import Source
 from kpca_stream.storage.trained import Landed, Trained
-from kpca_stream.summaries import fit_summary
 from kpca_stream.telemetry import Reporter
 
 LOCK = "refit.lock"
@@ -89,16 +86,6 @@ def _held(registry: Registry) -> Iterator[None]:
     registry.folder.mkdir(parents=True, exist_ok=True)
     with locked(registry.folder, name=LOCK):
         yield
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Published:
-    """A candidate that is a version, whether this call made it or an earlier one."""
-
-    version: int
-    fitted: Fitted
-    comparison: Comparison | None
-    measured: Measured
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -169,7 +156,9 @@ class _Refit:
         if not decision.due or taken_back:
             clear_stores(self.stores)
             return self._result("none", taken_back or decision.reason, decision)
-        candidate = self._made(decision, told) if version is None else self._found(version)
+        candidate = (
+            self._made(decision, told) if version is None else Published.of_version(self.registry, version)
+        )
         checks = judge(self.config.refit.gate, candidate.measured)
         refused = refusal(checks)
         if not refused:
@@ -247,7 +236,7 @@ class _Refit:
             residual_ratio=ratios[0] if ratios else None,
         )
 
-    def _made(self, decision: Decision, told: list[str]) -> _Published:
+    def _made(self, decision: Decision, told: list[str]) -> Published:
         clear_stores(self.stores, but=self.name)
         making = Making(
             self.config,
@@ -258,46 +247,14 @@ class _Refit:
             self.stores / self.name,
             self.reporter,
         )
-        candidate = making.made(self._way(decision))
+        try:
+            candidate = making.made(self._way(decision))
+        except (ConfigError, DataError):  # what is wrong stays wrong: there is nothing to go on with
+            clear_stores(self.stores)
+            raise
         measured = self._measured(candidate, decision)
-        summary = partial(
-            fit_summary,
-            self.config,
-            self.source.name,
-            candidate.fit,
-            self.registry,
-            seconds=candidate.fitted.seconds,
-            told=tuple(told),
-        )
-        checks = judge(self.config.refit.gate, measured)
-        refit = {
-            "champion": decision.champion,
-            "decision": as_json(decision),
-            "fitted": as_json(candidate.fitted),
-            "comparison": None if candidate.comparison is None else as_json(candidate.comparison),
-            "measured": measured.as_json(),
-            "gate": as_json(checks),
-            "cold_passes": candidate.cold_passes,
-        }
-        more: dict[str, Any] = {"trained": self.trained.as_json(), "refit": refit}
-        if refused := refusal(checks):
-            more["refused"] = refused
-        version = self.registry.publish(
-            candidate.basis, lambda number: manifest_of(self.name, summary(version=number), **more)
-        )
-        return _Published(
-            version=version, fitted=candidate.fitted, comparison=candidate.comparison, measured=measured
-        )
-
-    def _found(self, version: int) -> _Published:
-        """A candidate of an earlier call, which was not promoted."""
-        refit = self.registry.manifest(version)["refit"]
-        comparison = refit["comparison"]
-        return _Published(
-            version=version,
-            fitted=Fitted(**{**refit["fitted"], "reused": True}),
-            comparison=None if comparison is None else Comparison(**_tuples(comparison)),
-            measured=Measured.from_manifest(refit["measured"]),
+        return publish(
+            self.config, self.registry, self.name, self.trained, candidate, decision, measured, tuple(told)
         )
 
     def _measured(self, candidate: Candidate | None, decision: Decision) -> Measured:
@@ -345,7 +302,3 @@ def _champion(registry: Registry) -> tuple[Champion | None, dict[str, Any]]:
     version, manifest, basis = registry.opened()
     refit = manifest.get("refit") or {"cold_passes": manifest.get("summary", {}).get("n_passes")}
     return Champion(version=version, basis=basis, cold_passes=refit.get("cold_passes")), manifest
-
-
-def _tuples(stored: dict[str, Any]) -> dict[str, Any]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()}
