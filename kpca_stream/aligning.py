@@ -40,7 +40,8 @@ def compared(
     how, close
         As for `align`.
     most_values : int
-        Angles are exact where they take no more kernel values, else estimated from the scores.
+        Angles are exact where they take no more kernel values, else estimated from the scores; so they are
+        between kernels of other numbers, where they say how much of the new scores the old ones tell.
 
     Returns
     -------

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import Any
 
+from kpca_stream.model_results import Collection, ModelDiff, ModelList, ModelVersion, Promotion
 from kpca_stream.refit_results import RefitResult
 
 
@@ -199,8 +200,17 @@ class Failure:
     exit_code: int
 
 
+ModelResult = ModelList | ModelVersion | Promotion | ModelDiff | Collection
 Result = (
-    RunResult | FitSummary | MergeSummary | ScoreSummary | Plan | VerifyReport | ConfigCheck | RefitResult
+    RunResult
+    | FitSummary
+    | MergeSummary
+    | ScoreSummary
+    | Plan
+    | VerifyReport
+    | ConfigCheck
+    | ModelResult
+    | RefitResult
 )
 
 

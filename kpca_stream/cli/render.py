@@ -18,6 +18,7 @@ from kpca_stream.results import (
     FitSummary,
     Landmarks,
     MergeSummary,
+    ModelResult,
     Plan,
     Result,
     RunResult,
@@ -34,7 +35,7 @@ Fact = tuple[str, str]
 def render(result: Result, stream: TextIO, *, width: int | None = None) -> None:
     """Print `result` to `stream`, as wide as its terminal (or `width` columns)."""
     console = Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
-    _RENDERERS[type(result)](console, result)
+    _RENDERERS.get(type(result), _model)(console, result)
 
 
 def _run(console: Console, result: RunResult) -> None:
@@ -246,6 +247,12 @@ def _refit(console: Console, result: RefitResult) -> None:
     render_refit(console, result)
 
 
+def _model(console: Console, result: ModelResult) -> None:
+    from kpca_stream.cli.models_tables import render_model
+
+    render_model(console, result)
+
+
 def _config_check(console: Console, check: ConfigCheck) -> None:
     console.print(f"{check.path}: no mistakes", soft_wrap=True)
 
@@ -258,6 +265,12 @@ def section(console: Console, title: str, facts: Sequence[Fact]) -> None:
     table.add_column(overflow="fold")
     for fact in facts:
         table.add_row(*fact)
+    _indented(console, table)
+
+
+def titled(console: Console, title: str, table: Table) -> None:
+    """A table below a title."""
+    _title(console, title)
     _indented(console, table)
 
 

@@ -1,7 +1,7 @@
 """The few operations that a registry needs of the place it lies in.
 
 A folder has them here. An object store has them too: keys below a prefix, a read, a put with
-``If-None-Match``, a put with ``If-Match``; a tree of objects is there when the object that is written last is.
+``If-None-Match``, a put with ``If-Match``; a tree of objects is there when the one that is written last is.
 """
 
 from __future__ import annotations
@@ -33,9 +33,6 @@ class Place(Protocol):
     def modified(self, key: str) -> float:
         """When `key` was written, in seconds since 1970; 0 where it is not there."""
 
-    def put_if_absent(self, key: str, data: bytes) -> bool:
-        """Write `key` whole, unless it is there."""
-
     def swap(self, key: str, data: bytes, expected: bytes | None, *, needs: str) -> bool:
         """Write `key` whole if it holds `expected` (None: is not there) and the key `needs` is there."""
 
@@ -48,10 +45,13 @@ class Place(Protocol):
         Readers see all of it or nothing.
         """
 
+    def sweep(self, key: str) -> None:
+        """Remove what is on its way out right below `key`, also of one that died meanwhile."""
+
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder as a `Place`: by renames, and a lock that a dead holder loses, under which it looks and swaps."""
+    """A folder as a `Place`: by renames, and by a lock to look and swap under, which a dead holder loses."""
 
     path: Path
 
@@ -80,20 +80,6 @@ class Folder:
             return (self.path / key).stat().st_mtime
         except FileNotFoundError:
             return 0.0
-
-    def put_if_absent(self, key: str, data: bytes) -> bool:
-        """See `Place`."""
-        path = self._parented(key)
-        whole = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
-        try:
-            with written_whole(whole) as file:
-                file.write(data)
-            os.link(whole, path)
-        except FileExistsError:
-            return False
-        finally:
-            whole.unlink(missing_ok=True)
-        return True
 
     def swap(self, key: str, data: bytes, expected: bytes | None, *, needs: str) -> bool:
         """See `Place`."""
@@ -125,12 +111,12 @@ class Folder:
                 return False
             with suppress(FileNotFoundError):  # another one took it
                 path.rename(removed)
-        self._sweep(path.parent)
+        self.sweep(key.rpartition("/")[0])
         return True
 
-    def _sweep(self, folder: Path) -> None:
-        """Remove what was taken away, also by one that was killed meanwhile."""
-        for path in folder.glob(f"{REMOVED}*"):
+    def sweep(self, key: str) -> None:
+        """See `Place`."""
+        for path in (self.path / key).glob(f"{REMOVED}*"):
             with suppress(FileNotFoundError):  # another one sweeps too
                 remove(path)
 

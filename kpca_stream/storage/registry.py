@@ -5,7 +5,7 @@
     NAME/versions/1/basis.zarr      the basis
     NAME/versions/1/manifest.json   written last: a version without it does not count
     NAME/aliases/champion           names a version, and those before; swapped by an atomic rename
-    NAME/refused/2.json             why version 2 must not be promoted
+    NAME/refused/2.json             why version 2 must not be promoted, said after it was published
 
 Readers take no lock. A version is there whole from the rename that publishes it to the one that takes it
 away, which no alias may name then, nor have named within some time.
@@ -24,16 +24,14 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from kpca_stream.errors import BusyError, ConfigError, DataError
-from kpca_stream.storage.alias import Alias
+from kpca_stream.storage.alias import ATTEMPTS, Alias, Aliases, checked_name
 from kpca_stream.storage.basis import Basis, open_basis, save_basis
 from kpca_stream.storage.place import Folder, Place
 from kpca_stream.storage.whole import json_bytes, naming, remove_tree, sweep_leftovers, write_json
 
 CHAMPION = "champion"
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 CREATED = "%Y-%m-%dT%H:%M:%SZ"
-ATTEMPTS = 50
 Standing = Literal["sound", "refused", "damaged", "gone"]
 
 
@@ -47,19 +45,32 @@ class Opened(NamedTuple):
 
 @dataclass(frozen=True)
 class Registry:
-    """The versions of one model, in one folder."""
+    """The versions of one model, in one folder.
+
+    Parameters
+    ----------
+    folder : Path
+    store : Place, optional
+        Where they lie by other operations than those of a folder.
+    """
 
     folder: Path
+    store: Place | None = None
 
     @classmethod
     def of(cls, models: Path, name: str) -> Registry:
         """The registry of model `name` below `models`; a name cannot leave the folder."""
-        return cls(Path(models) / _checked(name))
+        return cls(Path(models) / checked_name(name))
 
     @property
     def place(self) -> Place:
-        """By what operations it is written."""
-        return Folder(self.folder)
+        """By what operations it is read and written."""
+        return self.store or Folder(self.folder)
+
+    @property
+    def named(self) -> Aliases:
+        """The aliases."""
+        return Aliases(self.folder, self.place)
 
     def versions(self) -> list[int]:
         """Numbers of the versions that are whole."""
@@ -168,13 +179,13 @@ class Registry:
                 return found or Alias(version)
             return found.moved(version, time.time())
 
-        found, _ = self._moved(alias, moved)
+        found, _ = self.named.move(alias, moved, _needs)
         return None if found is None else found.version
 
     def promote(
         self, version: int, alias: str = CHAMPION, *, expected: int | None = None, force: bool = False
     ) -> int | None:
-        """As `point`, but not to a version that was refused, unless forced.
+        """As `point`, but not to a version that was refused; with `force` it is refused no longer.
 
         Raises
         ------
@@ -182,10 +193,13 @@ class Registry:
             If it was refused, with the reason.
         """
         reason = self.refusal(version)
-        if reason is not None and not force and self._named(alias) != version:
+        if reason is not None and not force and not self._is_named(version, alias):
             raise DataError(
-                f"version {version} of {self.folder} was refused: {reason}; promote another, or use --force"
+                f"version {version} of {self.folder} was refused: {reason}; promote another, or this one "
+                "with kpca-stream models promote --force"
             )
+        if force:
+            self._mark(version, None)
         return self.point(version, alias, expected=expected)
 
     def rollback(self, alias: str = CHAMPION, *, reason: str | None = None) -> tuple[int, int]:
@@ -209,31 +223,30 @@ class Registry:
                     f"{alias} of {self.folder} has named no other version that is there and sound; promote "
                     f"one of {self.versions()}"
                 )
-            if self.has(found.version):
+            if self.standing(found.version) == "sound":
                 told = reason or f"rolled back to version {sound}"
-                self._refuse(found.version, f"{told} ({datetime.now(UTC):{CREATED}})")
+                self._mark(found.version, f"{told} ({datetime.now(UTC):{CREATED}})")
             return found.moved_back(sound, time.time())
 
-        found, now = self._moved(alias, moved)
+        found, now = self.named.move(alias, moved, _needs)
         return (now.version if found is None else found.version), now.version
 
     def refuse(self, version: int, reason: str) -> None:
         """Keep `version`, but never promote it unless forced; a reason that was given before stays."""
         self.manifest(version)
-        self._refuse(version, reason)
+        self._mark(version, reason)
 
     def refusal(self, version: int) -> str | None:
         """Why `version` must not be promoted, or None."""
         refused = self.manifest(version).get("refused")
-        if refused:
-            return str(refused)
-        data = self.place.read(_refusal_key(version))
-        if data is None:
-            return None
+        mark = self.place.read(_refusal_key(version))
+        if mark is None:
+            return str(refused) if refused else None
         try:
-            return str(json.loads(data)["reason"])
+            reason = json.loads(mark)["reason"]
         except (ValueError, KeyError, TypeError):
             return "a reason that cannot be read any more"
+        return None if reason is None else str(reason)
 
     def standing(self, version: int) -> Standing:
         """Whether `version` may be promoted, by what its manifest says."""
@@ -258,18 +271,19 @@ class Registry:
         DataError
             If what it names is no version.
         """
-        path, key = self._alias(alias), _alias_key(alias)
-        data: bytes | None = b""
+        found: Alias | None = None
         for _ in range(ATTEMPTS):
-            before, data = data, self.place.read(key)
-            if data is None:
+            before, found = found, self.named.read(alias)
+            if found is None:
                 raise ConfigError(f"{self.folder} has no {alias}; fit a model first: kpca-stream fit CONFIG")
-            version = self._parsed(path, data).version
-            if self.has(version):
-                return version
-            if data == before:
-                raise DataError(f"{path} names {version!r}; expected one of the versions {self.versions()}")
-        raise self._restless(alias)
+            if self.has(found.version):
+                return found.version
+            if found == before:  # and it did not move meanwhile
+                raise DataError(
+                    f"{self.named.path(alias)} names {found.version!r}; expected one of the versions "
+                    f"{self.versions()}"
+                )
+        raise self.named.restless(alias)
 
     def opened(self, alias: str = CHAMPION) -> Opened:
         """The version that `alias` names, open and whole: also while others promote and take away.
@@ -284,34 +298,34 @@ class Registry:
         for _ in range(ATTEMPTS):
             version = self.resolve(alias)
             try:
-                return Opened(version, self.manifest(version), open_basis(self.basis_path(version)))
+                return self.opened_version(version)
             except (ConfigError, DataError, OSError):
                 if self.has(version):
                     raise
-        raise self._restless(alias)
+        raise self.named.restless(alias)
+
+    def opened_version(self, version: int) -> Opened:
+        """`version`, open."""
+        return Opened(version, self.manifest(version), open_basis(self.basis_path(version)))
 
     def aliases(self) -> dict[str, Alias]:
         """All aliases and what they name and have named."""
-        found = {}
-        for name in sorted(name for name in self.place.names("aliases") if NAME.fullmatch(name)):
-            data = self.place.read(_alias_key(name))
-            if data is not None:
-                found[name] = self._parsed(self._alias(name), data)
-        return found
+        return self.named.all()
 
-    def _moved(self, alias: str, moved: Callable[[Alias | None], Alias]) -> tuple[Alias | None, Alias]:
-        """An alias before and after; whoever swaps it meanwhile is taken into account."""
-        key = _alias_key(alias)
+    def _is_named(self, version: int, alias: str) -> bool:
+        named = self.named.read(alias)
+        return named is not None and named.version == version
+
+    def _mark(self, version: int, reason: str | None) -> None:
+        """Say beside `version` why it is refused, or (None) that it no longer is."""
+        key = _refusal_key(version)
         for _ in range(ATTEMPTS):
-            data = self.place.read(key)
-            found = None if data is None else _alias_or_none(data)
-            after = moved(found)
-            if after == found or self.place.swap(key, after.data, data, needs=_manifest_key(after.version)):
-                return found, after
-        raise self._restless(alias)
-
-    def _refuse(self, version: int, reason: str) -> None:
-        self.place.put_if_absent(_refusal_key(version), json_bytes({"reason": reason}))
+            data, before = self.place.read(key), self.refusal(version)
+            if (before is None) == (reason is None):
+                return
+            mark = json_bytes({"reason": reason})
+            if self.place.swap(key, mark, data, needs=_manifest_key(version)):
+                return
 
     def _manifest(self, data: bytes, version: int) -> dict[str, Any]:
         try:
@@ -320,49 +334,24 @@ class Registry:
             path = self.folder / _manifest_key(version)
             raise DataError(f"{path} is damaged ({error}); restore it from a copy") from error
 
-    def _named(self, alias: str) -> int | None:
-        data = self.place.read(_alias_key(alias))
-        found = None if data is None else _alias_or_none(data)
-        return None if found is None else found.version
-
-    def _parsed(self, path: Path, data: bytes) -> Alias:
-        try:
-            return Alias.parsed(data)
-        except (ValueError, TypeError) as error:
-            raise DataError(f"{path} is damaged ({error}); write the number of a version into it") from error
-
-    def _restless(self, alias: str) -> BusyError:
-        return BusyError(f"{alias} of {self.folder} is moved faster than it can be followed; try again")
-
-    def _alias(self, alias: str) -> Path:
-        return self.folder / _alias_key(alias)
-
     def _version(self, version: int) -> Path:
         return self.folder / "versions" / str(version)
-
-
-def _alias_key(alias: str) -> str:
-    return f"aliases/{_checked(alias)}"
 
 
 def _manifest_key(version: int) -> str:
     return f"versions/{version}/manifest.json"
 
 
+def _needs(alias: Alias) -> str:
+    return _manifest_key(alias.version)
+
+
 def _refusal_key(version: int) -> str:
     return f"refused/{version}.json"
 
 
-def _alias_or_none(data: bytes) -> Alias | None:
-    """What is damaged is written anew by whoever points it."""
-    try:
-        return Alias.parsed(data)
-    except (ValueError, TypeError):
-        return None
-
-
 def _manifest(data: bytes, version: int) -> dict[str, Any]:
-    value = json.loads(data)
+    value = json.loads(data, parse_constant=_refuse_constant)
     if not isinstance(value, dict):
         raise ValueError("it is no object")  # noqa: TRY004  damage, as what is no JSON
     if value.get("version", version) != version:
@@ -370,11 +359,5 @@ def _manifest(data: bytes, version: int) -> dict[str, Any]:
     return value
 
 
-def _checked(name: str) -> str:
-    """A name that cannot leave the folder."""
-    if not NAME.fullmatch(name):
-        raise ConfigError(
-            f"name: {name!r} cannot be a name here; expected letters, digits, dots, dashes and underscores, "
-            "a letter or digit first"
-        )
-    return name
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number")

@@ -61,6 +61,8 @@ def collect(
     """
     now = time.time() if now is None else now
     reasons = _reasons(registry, retention, now)
+    if not dry_run:
+        registry.place.sweep("versions")
     removed, n_bytes = list[int](), 0
     for version in registry.versions():
         if version in reasons:
