@@ -32,8 +32,8 @@ def parse_duration(value: float | str) -> float:
     return seconds
 
 
-def parse_rows(value: float | str) -> int | float:
-    """A number of rows, or the share of the champion's that ``"90%"`` or ``0.9`` stands for.
+def parse_rows(value: float | str) -> float:
+    """A number of rows >= 1, or the share of the champion's, below 1, that ``"90%"`` or ``0.9`` stands for.
 
     Raises
     ------
@@ -52,7 +52,7 @@ Duration = Annotated[
     expected("a time such as 12 hours or 7 days, or a number of seconds > 0"),
 ]
 NumberOrShare = Annotated[
-    int | float,
+    float,
     Field(json_schema_extra={"type": ["number", "string"], "examples": ["90%", 10_000]}),
     BeforeValidator(parse_rows),
     expected("a whole number >= 1, or a share of the champion's rows such as 90%"),

@@ -122,7 +122,7 @@ def _seconds_older(before: Trained, now: Trained) -> float | None:
 
 
 def _rows_asked(gate: Gate, measured: Measured) -> float | None:
-    if not isinstance(gate.min_rows, float):
+    if gate.min_rows is None or gate.min_rows >= 1:
         return gate.min_rows
     return None if measured.champion_rows is None else gate.min_rows * measured.champion_rows
 

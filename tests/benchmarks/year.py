@@ -164,7 +164,7 @@ class _Landing:
         seconds, afresh = time.perf_counter() - began, None
         if result.action == "promoted" and self.year.method == "lanczos" and self.align == "rotation":
             afresh = fit_config(self.year.config(self.folder, "none", f"afresh-{week}"), silent()).n_passes
-        return {"week": week, "poison": poison, **_line(result), "afresh": afresh, "seconds": seconds}
+        return {"week": week, "poison": poison, **_line(result), "landmarks": afresh, "seconds": seconds}
 
     def displacements(self, calls: list[dict[str, Any]]) -> list[float]:
         """Of each promoted version, from the one before it."""
@@ -184,8 +184,8 @@ class _Landing:
         if self.year.method == "nystrom":
             extra = max(call["fit rows"] / call["new rows"] for call in warm)
             return [*found, Figure(f"{name}: rows that an added re-fit reads / new rows", extra, 1.0)]
-        ratio = sum(call["passes"] for call in warm) / sum(call["afresh"] for call in warm)
-        return [*found, Figure(f"{name}: passes, continued / afresh", ratio, 0.99)]
+        ratio = sum(call["passes"] for call in warm) / sum(call["landmarks"] for call in warm)
+        return [*found, Figure(f"{name}: passes, continued / from landmarks", ratio, 1.0)]
 
 
 def _line(result: RefitResult) -> dict[str, Any]:
