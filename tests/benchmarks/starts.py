@@ -3,8 +3,8 @@
 ``python -m tests.benchmarks.starts``. Four real sets, rbf; float32 to 1e-5, float64 to 1e-8, both relative to
 the first eigenvalue. Yesterday's basis was fitted, to the same tolerance, to all rows but every twentieth;
 its eigenvectors, continued to today's rows, start the block, and random vectors fill it up, or (as a re-fit
-does) what landmarks hold beside them. ARPACK counts products with single vectors, and stops where its last pair
-meets the same residual.
+does) what landmarks hold beside them. ARPACK counts products with single vectors, and stops where its last
+pair meets the same residual.
 """
 
 from __future__ import annotations
