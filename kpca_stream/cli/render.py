@@ -182,12 +182,30 @@ def _scores(console: Console, score: ScoreSummary) -> None:
         novel += f", {score.n_novel / score.n_rows:.1%}"
     facts = [
         ("source", score.source),
+        *_files(score),
         ("rows", f"{score.n_rows:,}"),
         ("parts", parts),
         ("novel", novel),
         ("time", duration(score.seconds)),
     ]
     section(console, "Scores", facts)
+    if score.set_aside:
+        section(console, "Set aside", [(file.name, file.reason) for file in score.set_aside])
+
+
+def _files(score: ScoreSummary) -> list[Fact]:
+    """Nothing where the input is one file that has its scores."""
+    if score.n_files == 1 and not (score.files_set_aside or score.files_waiting):
+        return []
+    notes = [
+        f"{count:,} {what}"
+        for count, what in (
+            (score.files_set_aside, "set aside"),
+            (score.files_waiting, "still being written, left alone"),
+        )
+        if count
+    ]
+    return [("files", ", ".join([f"{score.n_files:,}", *notes]))]
 
 
 def _score(console: Console, score: ScoreSummary) -> None:

@@ -7,8 +7,8 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -46,6 +46,22 @@ def locked(folder: Path, *, name: str = "lock", wait: float = 0.0) -> Iterator[N
         file.flush()
         yield
         file.truncate(0)
+
+
+@contextmanager
+def claimed(files: Iterable[Path]) -> Iterator[frozenset[Path]]:
+    """Those of some lock files that nobody else holds; they are held while the block runs.
+
+    A dead holder loses them. The files, which are made where they are missing, stay.
+    """
+    with ExitStack() as stack:
+        free = set()
+        for path in sorted(set(files)):
+            file = stack.enter_context(path.open("a"))
+            with suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                free.add(path)
+        yield frozenset(free)
 
 
 def _taken(descriptor: int, wait: float) -> bool:
