@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpca_stream import passes
-from kpca_stream.fitplan import FitPlan
+from kpca_stream.continuation import continued_block
+from kpca_stream.fitplan import DEFINITE, FitPlan
 from kpca_stream.numerics import novelty
 from kpca_stream.numerics.eigensolve import Eigenpairs, dense
 from kpca_stream.numerics.features import FeatureMap
@@ -53,6 +54,8 @@ class ExactFit:
     store : RunStore or None
         Keeps tiles and checkpoints.
     reporter : Reporter
+    previous : Basis, optional
+        Of the first of the rows, to start from.
     """
 
     def __init__(
@@ -62,7 +65,9 @@ class ExactFit:
         looked: Sweep,
         store: RunStore | None,
         reporter: Reporter,
+        previous: Basis | None = None,
     ) -> None:
+        self.previous = previous
         self.plan, self.kernel, self.looked, self.store, self.reporter = plan, kernel, looked, store, reporter
         self.weights = np.ones(looked.n_samples) if looked.weights is None else looked.weights
         self.at_once = plan.at_once * max(1, passes.n_processes())
@@ -136,7 +141,16 @@ class ExactFit:
         return pairs, (fine or first).means
 
     def _start(self) -> Array | None:
-        """Vectors near the leading eigenvectors, from the landmarks that the plan gives."""
+        """Vectors near the leading eigenvectors: from the plan's landmarks, and from a basis of before.
+
+        A kernel that may be indefinite is started at random, since its low end must be seen too.
+        """
+        near = self._landmark_start()
+        if self.previous is None or self.plan.shape.kernel not in DEFINITE:
+            return near
+        return continued_block(self.previous, self.looked, near)
+
+    def _landmark_start(self) -> Array | None:
         n_landmarks = self.plan.n_start_landmarks
         if not n_landmarks:
             return None

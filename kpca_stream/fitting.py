@@ -98,6 +98,7 @@ def fit(
     weights: Array | None = None,
     reporter: Reporter | None = None,
     looked: Sweep | None = None,
+    previous: Basis | None = None,
 ) -> Fit:
     """Fit a basis to the rows of `source`, on whatever Dask scheduler is active.
 
@@ -115,6 +116,8 @@ def fit(
         Is told how far things got.
     looked : Sweep, optional
         The sweep over the same rows and weights, where it was made before.
+    previous : Basis, optional
+        An exact one of the first of these rows (see `continues`), whose components start the solve.
 
     Raises
     ------
@@ -139,7 +142,7 @@ def fit(
         if plan.method == "nystrom":
             found = approximate(plan, kernel, looked, store, reporter, weights=weights)
             return Fit.approximate(found, plan, looked)
-        return Fit.exact(ExactFit(plan, kernel, looked, store, reporter).solution(), plan, looked)
+        return Fit.exact(ExactFit(plan, kernel, looked, store, reporter, previous).solution(), plan, looked)
 
 
 def _kernel(settings: FitSettings, plan: FitPlan, looked: Sweep) -> Kernel:

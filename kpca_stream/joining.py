@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,12 @@ from kpca_stream.numerics.kernels.likeness import same_formula, same_preparation
 from kpca_stream.numerics.nystrom import Statistics
 from kpca_stream.preliminaries import check_weights
 from kpca_stream.stages.statistics import RowPass, accumulate
-from kpca_stream.stages.sweep import sweep
+from kpca_stream.stages.sweep import Sweep, sweep
 from kpca_stream.storage.basis import Basis
 from kpca_stream.storage.frozen import Accumulated
+from kpca_stream.storage.layout import RunStore
 from kpca_stream.storage.source import Source
+from kpca_stream.telemetry import Reporter, silent
 
 Array = NDArray[Any]
 
@@ -45,20 +47,59 @@ def with_rows(basis: Basis, source: Source, settings: FitSettings, *, weights: A
     DataError
         If the basis is exact, or rows hold missing values.
     """
+    return added(basis, source, settings, weights=weights).basis
+
+
+@dataclass(frozen=True, eq=False)
+class Added:
+    """A basis with more rows, and the look at these."""
+
+    basis: Basis
+    looked: Sweep
+
+
+def added(
+    basis: Basis,
+    source: Source,
+    settings: FitSettings,
+    *,
+    weights: Array | None = None,
+    store: RunStore | None = None,
+    reporter: Reporter | None = None,
+) -> Added:
+    """As `with_rows`; with a store no rows are held in memory, and a pass that was killed goes on."""
     accumulated = accumulated_of(basis, "the model")
+    reporter = reporter or silent()
     with single_threaded_blas():
         check_weights(weights, source.n_samples, held=accumulated.total)
         n_drawn = drawn_rows(source.n_features)
-        looked = sweep(source, seed=settings.seed, n_drawn=n_drawn, weights=weights)
+        looked = sweep(
+            source,
+            seed=settings.seed,
+            n_drawn=n_drawn,
+            on_missing=settings.on_missing,
+            store=None if store is None else store.group,
+            weights=weights,
+            progress=None if store is None else reporter.step("rows"),
+        )
         features = _features(basis)
-        row_pass = RowPass(looked.rows, looked.weights, features.kernel, features.landmarks, features.dtype)
-        more = accumulate(row_pass, accumulated.centre)
+        row_pass = RowPass(
+            looked.rows,
+            looked.weights,
+            features.kernel,
+            features.landmarks,
+            features.dtype,
+            store,
+            progress=reporter.step("statistics"),
+        )
+        more = accumulate(row_pass, accumulated.centre, checkpoint_seconds=settings.checkpoint_seconds)
         drawn = drawn_of(basis.kernel, looked, weights, more.total, settings.seed)
         both = _joined([_drawn(accumulated), drawn], [accumulated.total, more.total], n_drawn, settings.seed)
         found = _rebuilt(basis, features, accumulated.statistics() + more, both, settings)
     n_samples = basis.facts["n_samples"] + looked.n_seen
     parts = [*_fingerprints(basis), looked.fingerprint]
-    return replace(found, facts={**found.facts, "n_samples": n_samples, "fingerprint": None, "merged": parts})
+    facts = {**found.facts, "n_samples": n_samples, "fingerprint": None, "merged": parts}
+    return Added(replace(found, facts=facts), looked)
 
 
 def merged(bases: Sequence[Basis], names: Sequence[str], settings: FitSettings) -> Basis:

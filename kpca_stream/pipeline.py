@@ -21,7 +21,7 @@ from kpca_stream.cluster import connect, release_memory, return_freed_memory
 from kpca_stream.config import Config
 from kpca_stream.errors import ConfigError, DataError, KpcaStreamWarning
 from kpca_stream.fitsettings import FitSettings
-from kpca_stream.fitting import Fit, fit
+from kpca_stream.fitting import fit
 from kpca_stream.joining import merged
 from kpca_stream.landmark_settings import landmark_settings
 from kpca_stream.numerics.kernels import Preparation
@@ -42,10 +42,11 @@ from kpca_stream.results import (
 )
 from kpca_stream.scorer import Scorer
 from kpca_stream.stages.sweep import Sweep
-from kpca_stream.storage.basis import open_basis, save_basis
+from kpca_stream.storage.basis import Basis, open_basis, save_basis
 from kpca_stream.storage.opening import occupied
 from kpca_stream.storage.registry import Registry
 from kpca_stream.storage.source import Source, open_source
+from kpca_stream.storage.trained import Trained
 from kpca_stream.summaries import fit_summary, merge_summary, plan_summary, reused_summary
 from kpca_stream.telemetry import Reporter
 from kpca_stream.verification import verify_store
@@ -58,7 +59,7 @@ def run_config(config: Config, reporter: Reporter, *, restart: bool = False) -> 
     if config.report is not None:
         check_packages()
     job = _job(config)
-    with _connected(config):
+    with connected(config):
         fitted = _fitted(config, job, reporter, restart=restart)
         scored = None if config.score is None else Scorer(config, reporter).work_off()
         reported = None if config.report is None else make_report(config, reporter)
@@ -68,7 +69,7 @@ def run_config(config: Config, reporter: Reporter, *, restart: bool = False) -> 
 def plan_config(config: Config, reporter: Reporter, *, shape: tuple[int, int] | None = None) -> Plan:  # noqa: ARG001  the signature of all commands
     """What a fit will cost, from the shape of the data alone; reads no rows (of a CSV file, their places)."""
     settings = settings_of(config)
-    source = None if shape is not None else _training_source(config)
+    source = None if shape is not None else training_source(config)
     n_samples, n_features = shape or _shape(source)
     dtype = np.dtype(np.float64) if source is None else source.original_dtype
     in_place = source is not None and stays_in_place(source, settings)
@@ -83,7 +84,7 @@ def plan_config(config: Config, reporter: Reporter, *, shape: tuple[int, int] | 
         reading_bytes=reading_bytes,
     )
     n_scored = None if source is None else _rows_to_score(config)
-    with _connected(config):
+    with connected(config):
         return plan_summary(config, plan, passes.n_workers(), passes.n_processes(), n_scored)
 
 
@@ -94,14 +95,14 @@ def fit_config(config: Config, reporter: Reporter, *, restart: bool = False) -> 
     may begin, and it is made anew.
     """
     job = _job(config)
-    with _connected(config):
+    with connected(config):
         return _fitted(config, job, reporter, restart=restart)
 
 
 def score_config(config: Config, reporter: Reporter, *, follow: bool = False) -> ScoreSummary:
     """Score what is new in the configured input, once or (`follow`) until SIGTERM or SIGINT comes."""
-    _make_importable()
-    with _connected(config):
+    make_importable()
+    with connected(config):
         scorer = Scorer(config, reporter)
         return scorer.follow() if follow else scorer.work_off()
 
@@ -109,8 +110,8 @@ def score_config(config: Config, reporter: Reporter, *, follow: bool = False) ->
 def report_config(config: Config, reporter: Reporter) -> ReportSummary:
     """Write the page about the published model and its scores."""
     check_packages()
-    _make_importable()
-    with _connected(config):
+    make_importable()
+    with connected(config):
         return make_report(config, reporter)
 
 
@@ -118,7 +119,7 @@ def merge_bases(paths: Sequence[Path], into: Path) -> MergeSummary:
     """Write the basis of all rows that several Nyström bases of the same landmarks were fitted on."""
     if into.exists():
         raise ConfigError(f"{into} exists; a basis is never overwritten: choose another path, or remove it")
-    _make_importable()
+    make_importable()
     bases = [open_basis(path) for path in paths]
     first = bases[0]
     most = max(basis.n_components for basis in bases)
@@ -130,7 +131,7 @@ def merge_bases(paths: Sequence[Path], into: Path) -> MergeSummary:
 
 def settings_of(config: Config) -> FitSettings:
     """The fit that a configuration describes."""
-    _make_importable()
+    make_importable()
     kernel, solver, gram = config.kernel, config.solver, config.gram
     return FitSettings(
         kernel=_kernel_spec(config),
@@ -165,23 +166,35 @@ def _kernel_spec(config: Config) -> KernelSpec:
 def check_function(config: Config) -> None:
     """Find the kernel where it is a function of one's own, or raise `ConfigError`."""
     if is_function_name(config.kernel.name):
-        _make_importable()
+        make_importable()
         make_kernel(_kernel_spec(config), Preparation(), gamma=0.0)
 
 
 def fit_name(settings: FitSettings, looked: Sweep, source: Source) -> str:
     """A name that two fits share only if they must give the same basis."""
-    unlike = {"kernel", "storage", "memory_limit", "disk_limit", "checkpoint_seconds", "merge_duplicates"}
-    unlike |= {"core_hours", "allow_approximate", "nystrom"}
-    choices = {f.name: getattr(settings, f.name) for f in fields(settings) if f.name not in unlike}
-    kernel = settings.kernel
-    numbers = [kernel.name, kernel.gamma, kernel.degree, kernel.coef0]
+    numbers, choices = _choices(settings)
     plan = plan_of(source, settings, looked.n_samples, with_store=True)
     facts = [looked.fingerprint, looked.n_seen, looked.n_distinct, looked.columns, numbers, choices]
     facts += [plan.precision, _values_of_function(settings, looked)]
     if plan.method == "nystrom":
         facts += [plan.method, settings.nystrom.facts()]
     return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def settings_digest(settings: FitSettings, source: Source) -> str:
+    """What tells whether files that were fitted before would be fitted in the same way."""
+    approximate = [settings.method, settings.allow_approximate, settings.nystrom.facts()]
+    facts = [*_choices(settings), source.columns, approximate]
+    return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def _choices(settings: FitSettings) -> tuple[list[Any], dict[str, Any]]:
+    """The numbers of the kernel, and all else that a basis depends on, but for landmarks."""
+    unlike = {"kernel", "storage", "memory_limit", "disk_limit", "checkpoint_seconds", "merge_duplicates"}
+    unlike |= {"core_hours", "allow_approximate", "nystrom"}
+    kernel = settings.kernel
+    numbers = [kernel.name, kernel.gamma, kernel.degree, kernel.coef0]
+    return numbers, {f.name: getattr(settings, f.name) for f in fields(settings) if f.name not in unlike}
 
 
 def _values_of_function(settings: FitSettings, looked: Sweep) -> str | None:
@@ -202,7 +215,7 @@ class _Job(NamedTuple):
 
 
 def _job(config: Config) -> _Job:
-    settings, source, registry = settings_of(config), _training_source(config), _registry(config)
+    settings, source, registry = settings_of(config), training_source(config), registry_of(config)
     return _Job(settings, source, registry, early_refusal(source, settings, with_store=True))
 
 
@@ -210,7 +223,7 @@ def _fitted(config: Config, job: _Job, reporter: Reporter, *, restart: bool) -> 
     began = time.perf_counter()
     settings, source, registry, refusal = job
     place = Path(config.gram.path)
-    with occupied(place, reporter.note, restart=restart) as store, _recorded() as recorded:
+    with occupied(place, reporter.note, restart=restart) as store, recorded() as told:
         looked = look_at(source, settings, store, reporter, refusal=refusal)
         release_memory()
         name = fit_name(settings, looked, source)
@@ -221,23 +234,30 @@ def _fitted(config: Config, job: _Job, reporter: Reporter, *, restart: bool) -> 
             return reused_summary(config, registry, version)
         named = replace(store, fit=name)
         found = fit(source, settings, store=named, reporter=reporter, looked=looked)
-        _warn_of_fewer(found, settings)
+        warn_of_fewer(found.basis, settings)
         seconds = time.perf_counter() - began
         summary = partial(
-            fit_summary, config, source.name, found, registry, seconds=seconds, told=tuple(recorded)
+            fit_summary, config, source.name, found, registry, seconds=seconds, told=tuple(told)
         )
-        plan = plan_summary(config, found.plan, passes.n_workers(), passes.n_processes())
-        version = registry.publish(found.basis, lambda number: _manifest(name, summary(version=number), plan))
+        more = {
+            "plan": as_json(plan_summary(config, found.plan, passes.n_workers(), passes.n_processes())),
+            "trained": Trained.of(source, settings_digest(settings, source)).as_json(),
+        }
+        version = registry.publish(
+            found.basis, lambda number: manifest_of(name, summary(version=number), **more)
+        )
         registry.point(version)
         store.finish()
         return summary(version=version)
 
 
-def _registry(config: Config) -> Registry:
+def registry_of(config: Config) -> Registry:
+    """The versions of the configured model."""
     return Registry.of(Path(config.models.path), config.name)
 
 
-def _training_source(config: Config) -> Source:
+def training_source(config: Config) -> Source:
+    """The configured rows to train on, opened."""
     return open_source(config.data.train.path, rows=config.data.train.rows, columns=config.data.columns)
 
 
@@ -256,14 +276,15 @@ def _shape(source: Source | None) -> tuple[int, int]:
     return (0, 0) if source is None else (source.n_samples, source.n_features)
 
 
-def _connected(config: Config) -> AbstractContextManager[None]:
+def connected(config: Config) -> AbstractContextManager[None]:
+    """The configured scheduler is active while the block runs."""
     cluster = config.cluster
     return_freed_memory()
     return connect(cluster.kind, n_workers=cluster.n_workers, threads_per_worker=cluster.threads_per_worker)
 
 
 @contextmanager
-def _recorded() -> Iterator[list[str]]:
+def recorded() -> Iterator[list[str]]:
     """Collects the warnings of a fit for its summary, and passes them on."""
     told: list[str] = []
     show = warnings.showwarning
@@ -280,14 +301,15 @@ def _recorded() -> Iterator[list[str]]:
         warnings.showwarning = show
 
 
-def _make_importable() -> None:
+def make_importable() -> None:
     """A kernel ``module:function`` may lie in the folder that the command is called in."""
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
 
 
-def _warn_of_fewer(found: Fit, settings: FitSettings) -> None:
-    kept, asked = found.basis.n_components, settings.n_components
+def warn_of_fewer(basis: Basis, settings: FitSettings) -> None:
+    """Warn of fewer components than asked for; a DataError where there is none."""
+    kept, asked = basis.n_components, settings.n_components
     if kept == 0:
         raise DataError(
             "no component has a positive eigenvalue: to this kernel all rows are the same; use another kernel"
@@ -300,7 +322,8 @@ def _warn_of_fewer(found: Fit, settings: FitSettings) -> None:
         )
 
 
-def _manifest(name: str, summary: FitSummary, plan: Plan) -> dict[str, Any]:
+def manifest_of(name: str, summary: FitSummary, **more: Any) -> dict[str, Any]:
+    """What a version is published with: the name of its fit, when, by what and how it was made."""
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    facts = {"summary": as_json(summary), "plan": as_json(plan), "packages": package_versions()}
-    return {"fit": name, "created": created, **facts}
+    facts = {"summary": as_json(summary), "packages": package_versions()}
+    return {"fit": name, "created": created, **facts, **more}

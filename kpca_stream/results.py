@@ -11,6 +11,7 @@ from os import PathLike, fspath
 from typing import Any
 
 from kpca_stream.model_results import Collection, ModelDiff, ModelList, ModelVersion, Promotion
+from kpca_stream.refit_results import RefitResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,6 +251,7 @@ Result = (
     | VerifyReport
     | ConfigCheck
     | ModelResult
+    | RefitResult
 )
 
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kpca_stream.config import Config, json_schema, load_config, parse_share, parse_size
+from kpca_stream.config.refit_schema import parse_duration
 from kpca_stream.errors import ConfigError
 
 MINIMAL = "name: digits\ndata:\n  train: {path: x.npy}\n"
@@ -323,6 +324,51 @@ def test_the_schema_accepts_what_the_checks_accept() -> None:
     jsonschema.validate(values, schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(values | {"sover": {}}, schema)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("7 days", 604_800),
+        ("1 week", 604_800),
+        ("1.5hours", 5400),
+        ("90 minutes", 5400),
+        (30, 30),
+        (0.5, 0.5),
+    ],
+)
+def test_times_are_seconds(text: str | float, seconds: float) -> None:
+    """Numbers with a unit of time, or plain ones, are seconds."""
+    assert parse_duration(text) == seconds
+
+
+def test_refits_have_defaults(load: Load) -> None:
+    """Without a section a tenth of new rows makes a re-fit due, and the gate is not open."""
+    refit = load(MINIMAL).refit
+    assert (refit.when.new_rows, refit.when.max_age, refit.align) == (0.1, None, "rotation")
+    assert refit.gate.max_novelty is not None
+    assert load(MINIMAL, "refit.gate.min_rows=99%").refit.gate.min_rows == 0.99
+    assert load(MINIMAL, "refit.gate.min_rows=1000").refit.gate.min_rows == 1000
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("refit.when.max_age=soon", "expected a time such as 12 hours or 7 days"),
+        ("refit.when.max_age=0", "expected a time such as"),
+        ("refit.when.new_rows=110%", "expected a share between 0 and 1"),
+        ("refit.when.error_ratio=0.5", "expected a number > 1"),
+        ("refit.when.drfit=0.2", "did you mean 'drift'?"),
+        ("refit.gate.max_angle=91", "expected a number <= 90"),
+        ("refit.gate.min_rows=0", "expected a whole number >= 1, or a share of the champion's rows"),
+        ("refit.align=rotate", "expected none, signs or rotation"),
+        ("refit.keep=0", "expected a number >= 1"),
+    ],
+)
+def test_mistakes_in_refits_are_told(setting: str, told: str, mistakes: Mistakes) -> None:
+    """What is wrong with a re-fit's settings is told with what was expected."""
+    (line,) = mistakes(MINIMAL, setting)
+    assert told in line
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from typing import Any
 import click
 
 from kpca_stream.errors import ConfigError, DataError, KpcaStreamError, KpcaStreamWarning
+from kpca_stream.refit_results import RefitResult
 from kpca_stream.results import (
     Failure,
     Output,
@@ -136,6 +137,8 @@ def _verdict(result: Result | None) -> Failure | None:
     if isinstance(result, Plan) and result.refusals:
         message = "\n".join(result.refusals)
         return Failure(kind=ConfigError.__name__, message=message, exit_code=ConfigError.exit_code)
+    if isinstance(result, RefitResult) and result.action == "refused":
+        return Failure(kind=DataError.__name__, message=result.reason, exit_code=DataError.exit_code)
     if isinstance(result, VerifyReport) and not result.ok:
         failed = [check.name for check in result.checks if not check.ok]
         message = f"{result.path}: {len(failed)} of {len(result.checks)} checks failed: {', '.join(failed)}"

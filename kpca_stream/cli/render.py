@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from kpca_stream.refit_results import RefitResult
 from kpca_stream.results import (
     Bound,
     ConfigCheck,
@@ -275,6 +276,12 @@ def _verify(console: Console, report: VerifyReport) -> None:
     _indented(console, table)
 
 
+def _refit(console: Console, result: RefitResult) -> None:
+    from kpca_stream.cli.refit_tables import render_refit
+
+    render_refit(console, result)
+
+
 def _model(console: Console, result: ModelResult) -> None:
     from kpca_stream.cli.models_tables import render_model
 
@@ -327,6 +334,7 @@ _RENDERERS: dict[type[Any], Callable[[Console, Any], None]] = {
     ScoreSummary: _score,
     ReportSummary: _report,
     Plan: _plan,
+    RefitResult: _refit,
     VerifyReport: _verify,
     ConfigCheck: _config_check,
 }

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from kpca_stream.config import document, problems
+from kpca_stream.config.refit_schema import Gate, Refit, When
 from kpca_stream.config.schema import (
     Cluster,
     Config,
@@ -25,15 +26,16 @@ from kpca_stream.config.schema import (
     ScoreInput,
     Solver,
     Train,
-    parse_share,
     parse_size,
 )
+from kpca_stream.config.values import parse_share
 from kpca_stream.errors import ConfigError
 
 __all__ = [
     "Cluster",
     "Config",
     "Data",
+    "Gate",
     "Gram",
     "Kernel",
     "LandmarkRows",
@@ -42,10 +44,12 @@ __all__ = [
     "Models",
     "Novelty",
     "Nystrom",
+    "Refit",
     "Score",
     "ScoreInput",
     "Solver",
     "Train",
+    "When",
     "json_schema",
     "load_config",
     "parse_share",

@@ -28,6 +28,7 @@ NAMES = (
     "nystroem",
     "turbidity",
     "china",
+    "year",
 )
 
 

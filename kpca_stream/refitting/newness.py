@@ -1,0 +1,162 @@
+"""What new rows, and scores that were written, tell of how far the data have come from the champion's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpca_stream import passes
+from kpca_stream.aligning import sample_of
+from kpca_stream.approximation import drawn_rows
+from kpca_stream.cluster import single_threaded_blas
+from kpca_stream.errors import DataError
+from kpca_stream.numerics.columns import Columns
+from kpca_stream.numerics.drift import drift, residual_trace_share
+from kpca_stream.numerics.features import FeatureMap
+from kpca_stream.refit_results import Drift, NewFile
+from kpca_stream.stages.scoring import Scores, score_rows
+from kpca_stream.storage.basis import Basis
+from kpca_stream.storage.rows import ArrayRows
+from kpca_stream.storage.scored import ScoredPart, scored_parts
+from kpca_stream.storage.source import Source
+from kpca_stream.storage.trained import Landed
+from kpca_stream.telemetry import Reporter
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Newness:
+    """What was found of new files, and what was read for it."""
+
+    drift: Drift | None = None
+    files: tuple[NewFile, ...] = ()
+    rows_read: int = 0
+    bytes_read: int = 0
+
+
+class _Sampled(NamedTuple):
+    """Evenly chosen rows of a file (q, d), those without missing values, and how many rows were read."""
+
+    X: Array
+    n_read: int
+
+
+def of_new_rows(basis: Basis, source: Source, landed: Landed, reporter: Reporter) -> Newness:
+    """New rows scored against the champion: each new file is read once, an even choice of its rows kept.
+
+    Parameters
+    ----------
+    basis : Basis
+        The champion.
+    source : Source
+        All files of now, of the champion's columns.
+    landed : Landed
+        Which of them are new.
+    reporter : Reporter
+    """
+    every = max(1, -(-landed.n_new // drawn_rows(source.n_features)))
+    calls = [passes.Call(_sample_of, (source.part(file.start, file.stop), every)) for file in landed.new]
+    samples: list[_Sampled] = []
+
+    def fold(_: int, found: _Sampled | DataError) -> None:
+        if isinstance(found, DataError):
+            raise found
+        samples.append(found)
+
+    with single_threaded_blas():
+        passes.run(calls, fold, progress=reporter.step("new rows"))
+        n_read = sum(sample.n_read for sample in samples)
+        read = Newness(rows_read=n_read, bytes_read=n_read * source.n_features * source.dtype.itemsize)
+        X = np.concatenate([sample.X for sample in samples])
+        if not len(X):
+            return read
+        scores = score_rows(basis, ArrayRows(X))
+        share = None if basis.accumulated is None else residual_trace_share(_features(basis), X)
+    columns = Columns.of(sample_of(basis, drawn_rows(source.n_features)).load())
+    files, end = [], 0
+    for file, sample in zip(landed.new, samples, strict=True):
+        start, end = end, end + len(sample.X)
+        rate = _rate(scores.novelty[start:end])
+        ratios = None if columns is None else columns.ratios(sample.X)
+        files.append(_file(NewFile(name=file.name, n_rows=sample.n_read, novelty=rate), source, ratios))
+    return replace(read, drift=_drift(basis, "new rows", scores, share), files=tuple(files))
+
+
+def _file(file: NewFile, source: Source, ratios: Array | None) -> NewFile:
+    if ratios is None:
+        return file
+    worst = int(np.argmax(ratios))
+    return replace(file, column=source.columns[worst], column_ratio=float(ratios[worst]))
+
+
+def of_scores(basis: Basis, folder: Path, model: str, version: int) -> Drift | None:
+    """What the scores that were written by this version tell; None where there are none.
+
+    An even choice of their rows is held, no more than of new rows.
+    """
+    parts = scored_parts(folder, model, version)
+    n_rows = sum(part.n_rows for part in parts)
+    if not n_rows:
+        return None
+    every = max(1, -(-n_rows // drawn_rows(len(basis.columns))))
+    blocks = list(_chosen(parts, every))
+    has_error = all(error is not None for error, _, _ in blocks)
+    error = np.concatenate([e for e, _, _ in blocks if e is not None]) if has_error else None
+    t2, novel = (np.concatenate([block[index] for block in blocks]) for index in (1, 2))
+    return _drift(basis, "scores", Scores(np.empty((len(t2), 0)), error, t2, novel), None)
+
+
+def _chosen(parts: list[ScoredPart], every: int) -> Iterator[tuple[Array | None, Array, Array]]:
+    for part in parts:
+        for error, t2, novel in part.blocks():
+            yield None if error is None else error[::every], t2[::every], novel[::every]
+
+
+def _sample_of(source: Source, every: int) -> _Sampled | DataError:
+    """The task: read one file, keep every so many of its rows."""
+    kept, at = [np.empty((0, source.n_features))], 0
+    try:
+        for block in source.blocks(0, source.n_samples):
+            X = block[-at % every :: every]
+            kept.append(X[np.isfinite(X).all(axis=1)])
+            at += len(block)
+    except DataError as error:
+        return error
+    return _Sampled(np.concatenate(kept), at)
+
+
+def _features(basis: Basis) -> FeatureMap:
+    if basis.rows is None:
+        raise DataError("a precomputed kernel has no rows to compare others with; fit all of it anew")
+    return FeatureMap.of(basis.kernel, basis.rows.load(), np.dtype(basis.precision))
+
+
+def _drift(basis: Basis, source: str, scores: Scores, share: float | None) -> Drift:
+    found = drift(
+        basis.thresholds,
+        scores.reconstruction_error,
+        scores.hotelling_t2,
+        n_training=basis.total_weight if basis.accumulated is None else basis.accumulated.sample.shape[0],
+        residual_trace_share=share,
+    )
+    before = basis.facts.get("chosen_residual_share", basis.facts.get("residual_trace_share"))
+    return Drift(
+        source=source,
+        n_rows=found.n_rows,
+        drift=found.distance,
+        sampling_bound=found.sampling_bound,
+        error_ratio=found.error_ratio,
+        t2_ratio=found.t2_ratio,
+        residual_ratio=share / before if share is not None and before else None,
+        novelty=_rate(scores.novelty),
+    )
+
+
+def _rate(novelty: Array) -> float | None:
+    return float(np.mean(novelty)) if len(novelty) else None
