@@ -25,6 +25,7 @@ class Intake:
     """The part of an estimator that looks at what it is given."""
 
     kernel: Any
+    fit_inverse_transform: bool
     n_jobs: int | None
     storage: str
     landmarks: Any
@@ -80,6 +81,13 @@ class Intake:
             raise ConfigError(
                 f"partial_fit: got {n_rows} rows in the first call, expected at least n_landmarks="
                 f"{self.n_landmarks}, which are chosen among them; give more rows, or ask for fewer landmarks"
+            )
+
+    def _refuse_backward(self) -> None:
+        if self.fit_inverse_transform:
+            raise ConfigError(
+                "partial_fit: got fit_inverse_transform=True, expected False: the rows of before are "
+                "no longer there to learn from; fit all at once, or use kpca_stream.preimages.learn_ridge"
             )
 
     def _refuse_changes(self) -> None:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kpca_stream.approximation import DEFAULT_LANDMARKS
 from kpca_stream.arguments import settings_of
+from kpca_stream.estimator.backward import Backward
 from kpca_stream.estimator.intake import SUMMED_BY, Intake
 from kpca_stream.estimator.outcome import Outcome, warn_of_fewer, without_store
 from kpca_stream.fitting import fit
@@ -33,7 +34,7 @@ def _approximates(model: Any) -> bool:
     return True
 
 
-class KernelPCA(Intake, Outcome, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class KernelPCA(Intake, Outcome, Backward, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Kernel principal component analysis for data that need not fit in memory; exact, or by landmarks.
 
     K̃ a_j = μ_j a_j for the centred kernel matrix K̃ = H K H (Schölkopf, Smola and Müller 1998, Nonlinear
@@ -67,6 +68,11 @@ class KernelPCA(Intake, Outcome, ClassNamePrefixFeaturesOutMixin, TransformerMix
         Of "poly" and "sigmoid".
     kernel_params : dict, optional
         Keyword arguments of a callable kernel.
+    alpha : float
+        Of the kernel ridge regression from scores to rows: how much it is smoothed.
+    fit_inverse_transform : bool
+        Learn the way from scores back to rows, for `inverse_transform`. Up to 5,000 training rows as in
+        scikit-learn; beyond, on `n_landmarks` of them, in one more pass.
     eigen_solver : {"auto", "dense", "lanczos", "arpack", "randomized", "nystrom"}
         "arpack" and "randomized" give the same answers as "lanczos"; only "nystrom" approximates.
     tol : float
@@ -123,6 +129,12 @@ class KernelPCA(Intake, Outcome, ClassNamePrefixFeaturesOutMixin, TransformerMix
         ‖K̃a − μa‖; not of "nystrom".
     eigenvalue_bounds_ : ndarray of shape (n_components, 2)
         Only of "nystrom": where the exact eigenvalue is for certain, if the kernel is positive semidefinite.
+    X_transformed_fit_ : ndarray of shape (n_samples, n_components)
+        Only with `fit_inverse_transform`: the training scores that the ridge is in terms of; those of the
+        landmarks, (m, n_components), where they are too many.
+    dual_coef_ : ndarray of shape (n_samples, n_features)
+        Only with `fit_inverse_transform`: (K + αI)⁻¹X, K of the training scores; of landmarks
+        (m, n_features).
     n_passes_ : int
         Products of the kernel matrix with a block of vectors.
     n_features_in_ : int
@@ -145,6 +157,8 @@ class KernelPCA(Intake, Outcome, ClassNamePrefixFeaturesOutMixin, TransformerMix
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
+        alpha: float = 1.0,
+        fit_inverse_transform: bool = False,
         eigen_solver: str = "auto",
         tol: float = 0,
         max_iter: int | None = None,
@@ -167,6 +181,8 @@ class KernelPCA(Intake, Outcome, ClassNamePrefixFeaturesOutMixin, TransformerMix
         self.degree = degree
         self.coef0 = coef0
         self.kernel_params = kernel_params
+        self.alpha = alpha
+        self.fit_inverse_transform = fit_inverse_transform
         self.eigen_solver = eigen_solver
         self.tol = tol
         self.max_iter = max_iter
@@ -213,12 +229,18 @@ class KernelPCA(Intake, Outcome, ClassNamePrefixFeaturesOutMixin, TransformerMix
             if found.pairs is not None and found.n_distinct is not None and found.basis.rows is not None:
                 places = places_among(source, found.basis.rows)
             basis = found.basis if work is None else without_store(work, found.basis)
-        self._weights = weights
-        if found.pairs is None:
-            self._begun = {name: getattr(self, name) for name in SUMMED_BY}
-            return self._take_approximate(basis)
-        self._take(found, found.pairs, FittedBasis(basis, folder), places)
-        self.X_fit_ = X
+            self._weights = weights
+            self._forget("X_transformed_fit_", "dual_coef_")
+            if found.pairs is None:
+                self._begun = {name: getattr(self, name) for name in SUMMED_BY}
+                self._take_approximate(basis)
+            else:
+                self._take(found, found.pairs, FittedBasis(basis, folder), places)
+                self.X_fit_ = X
+            if self.fit_inverse_transform:
+                scores = None if found.pairs is None else self._training_scores()
+                limit = settings.memory_limit
+                self._learn_backward(source, scores, weights, limit=limit, seed=settings.seed)
         return self
 
     @available_if(_approximates)  # type: ignore[untyped-decorator]
@@ -241,6 +263,7 @@ class KernelPCA(Intake, Outcome, ClassNamePrefixFeaturesOutMixin, TransformerMix
         DataError
             If the model is not one of sums: exact, or of a precomputed kernel.
         """
+        self._refuse_backward()
         if not hasattr(self, "_model"):
             self._refuse_few(X)
             return self.fit(X, sample_weight=sample_weight)
@@ -263,10 +286,7 @@ class KernelPCA(Intake, Outcome, ClassNamePrefixFeaturesOutMixin, TransformerMix
             return np.asarray(self.transform(X))
         if self.eigen_solver == "nystrom":
             return np.asarray(self.transform(X))
-        scores = self.eigenvectors_ * np.sqrt(self.eigenvalues_)
-        if self._weights is not None:
-            scores /= np.sqrt(self._weights)[:, None]
-        return np.asarray(self._as_output(scores))
+        return np.asarray(self._as_output(self._training_scores()))
 
     def transform(self, X: Any) -> Any:
         """Scores of rows; lazy for a Dask array.

@@ -92,6 +92,11 @@ class Outcome:
         asked = found.plan.settings.n_components
         return completed(pairs, asked) if isinstance(asked, int) else pairs
 
+    def _training_scores(self) -> Array:
+        """z_ij = √μ_j a_ij/√w_i, (n_samples, n_components), of an exact fit."""
+        scores = np.asarray(self.eigenvectors_ * np.sqrt(self.eigenvalues_))
+        return scores if self._weights is None else scores / np.sqrt(self._weights)[:, None]
+
     def _with_zeros(self, scores: Any) -> Any:
         """Scores of components of eigenvalue 0 are 0."""
         n_components = len(self.eigenvalues_)

@@ -196,10 +196,10 @@ def fixed_point(
 ) -> FixedPoint:
     """Climb ⟨φ(x), φ̄ + Σ_j z_j v_j⟩ = Σ_i γ_i k(x, x_i), γ = α z + w/N, by steps to the mean of the x_i.
 
-    Each counts γ_i k(x, x_i) in it. A step that leads down is halved until it leads up: γ_i may be negative, and then the plain iteration may
-    circle. Where the denominator underflows, cancels or is negative (no training row is near, or only such as
-    the scores speak against) the quotient means nothing: such a point stays where it is, and has not
-    converged.
+    Each counts γ_i k(x, x_i) in it. A step that leads down is halved until it leads up: γ_i may be negative,
+    and then the plain iteration may circle. Where the denominator Σ γ_i k(x, x_i) underflows, cancels or is
+    negative (no training row is near, or only such as the scores speak against) the quotient means nothing:
+    such a point stays where it is, and has not converged.
 
     Parameters
     ----------
