@@ -13,7 +13,8 @@ from sklearn.utils.validation import validate_data
 
 from kpca_stream.cluster import connect
 from kpca_stream.errors import ConfigError
-from kpca_stream.inputs import TemporaryFolder, check_matrix, is_out_of_core
+from kpca_stream.inputs import TemporaryFolder, check_matrix, is_out_of_core, unwrapped
+from kpca_stream.storage.sources.sparse import is_sparse
 
 Array = NDArray[Any]
 
@@ -38,11 +39,13 @@ class Intake:
         return isinstance(self.kernel, str) and self.kernel == "precomputed"
 
     def _validated(self, X: Any, *, reset: bool) -> Any:
+        X = unwrapped(X)
         if not is_out_of_core(X):
             X = validate_data(
                 self,
                 X,
                 reset=reset,
+                accept_sparse="csr",
                 dtype=[np.float64, np.float32],
                 ensure_min_samples=2 if reset else 1,
                 ensure_all_finite=False,  # looked at when rows are read: then row and column can be named
@@ -88,6 +91,13 @@ class Intake:
             raise ConfigError(
                 "partial_fit: got fit_inverse_transform=True, expected False: the rows of before are "
                 "no longer there to learn from; fit all at once, or use kpca_stream.preimages.learn_ridge"
+            )
+
+    def _refuse_sparse_backward(self, X: Any) -> None:
+        if self.fit_inverse_transform and is_sparse(X):
+            raise ConfigError(
+                "fit_inverse_transform: got sparse rows, expected dense ones, as pre-images are; make them "
+                "dense, or leave it out"
             )
 
     def _refuse_changes(self) -> None:

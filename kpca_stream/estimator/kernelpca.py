@@ -18,7 +18,7 @@ from kpca_stream.estimator.backward import Backward
 from kpca_stream.estimator.intake import SUMMED_BY, Intake
 from kpca_stream.estimator.outcome import Outcome, warn_of_fewer, without_store
 from kpca_stream.fitting import fit
-from kpca_stream.inputs import as_source, places_among, without_zero_weights
+from kpca_stream.inputs import as_source, own_copy, places_among, without_zero_weights
 from kpca_stream.joining import with_rows
 from kpca_stream.model import FittedBasis
 from kpca_stream.storage.layout import RunStore
@@ -205,7 +205,8 @@ class KernelPCA(Intake, Outcome, Backward, ClassNamePrefixFeaturesOutMixin, Tran
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-            NumPy array, pandas frame, Zarr or Dask array; for a precomputed kernel (n_samples, n_samples).
+            NumPy array, pandas frame, SciPy sparse matrix, Zarr, Dask or xarray array; for a precomputed
+            kernel (n_samples, n_samples). Sparse rows are made dense block by block, as they are used.
         y : ignored
         sample_weight : array of shape (n_samples,), optional
             A row of weight w acts as w copies; rows of weight 0 are left out. The rules for γ look at the
@@ -219,8 +220,9 @@ class KernelPCA(Intake, Outcome, Backward, ClassNamePrefixFeaturesOutMixin, Tran
         X = self._validated(X, reset=True)
         X, weights, self._kept = without_zero_weights(X, sample_weight, square=self._is_precomputed)
         # Landmarks are copies, and no other rows stay with an approximation.
-        if isinstance(X, np.ndarray) and not self._is_precomputed and self.eigen_solver != "nystrom":
-            X = np.array(X, order="C")  # the model's own: what the caller does to his later changes no score
+        self._refuse_sparse_backward(X)
+        if not self._is_precomputed and self.eigen_solver != "nystrom":
+            X = own_copy(X)
         with self._scheduler(), self._workspace() as work:
             source, folder = as_source(X, settings.memory_limit, getattr(self, "feature_names_in_", None))
             store = None if work is None else RunStore.open(work.path / "gram.zarr")
@@ -337,5 +339,6 @@ class KernelPCA(Intake, Outcome, Backward, ClassNamePrefixFeaturesOutMixin, Tran
         """Tell scikit-learn what this estimator takes and keeps."""
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.sparse = True
         tags.input_tags.pairwise = self._is_precomputed
         return tags
