@@ -16,8 +16,8 @@ HOME = "sklearn.decomposition.tests.test_kernel_pca"
 pytestmark = pytest.mark.filterwarnings("default")
 
 CANNOT_HOLD = {
-    "test_kernel_pca_precomputed_non_symmetric": "an asymmetric kernel matrix is refused, whatever its centre",
-    "test_precomputed_kernel_not_psd[randomized]": "randomized gives Lanczos's answers, which hold no negative ones",
+    "test_kernel_pca_precomputed_non_symmetric": "an asymmetric matrix is refused",
+    "test_precomputed_kernel_not_psd[randomized]": "randomized is Lanczos, which takes no negative ones",
 }
 """Departures that are meant: what scikit-learn accepts, or refuses, for the sake of a method of its own."""
 
