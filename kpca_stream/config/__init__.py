@@ -25,17 +25,20 @@ from kpca_stream.config.schema import (
     ScoreInput,
     Solver,
     Train,
-    parse_share,
     parse_size,
 )
+from kpca_stream.config.tune_schema import Around, Labels, Tune
+from kpca_stream.config.values import parse_share
 from kpca_stream.errors import ConfigError
 
 __all__ = [
+    "Around",
     "Cluster",
     "Config",
     "Data",
     "Gram",
     "Kernel",
+    "Labels",
     "LandmarkRows",
     "LandmarksOf",
     "Limits",
@@ -46,6 +49,7 @@ __all__ = [
     "ScoreInput",
     "Solver",
     "Train",
+    "Tune",
     "json_schema",
     "load_config",
     "parse_share",
