@@ -57,9 +57,7 @@ def checked_labels(y: Any, n_samples: int, estimator: str) -> Array:
     """
     values = np.asarray(y)
     if values.shape != (n_samples,):
-        raise DataError(
-            f"labels: got shape {values.shape}, expected one for each of {n_samples} training rows"
-        )
+        raise DataError(f"labels: got shape {values.shape}, expected one for each of {n_samples} rows")
     if values.dtype.kind not in "biuf":
         return np.unique(values.astype(str), return_inverse=True)[1]
     if not np.isfinite(values).all():

@@ -23,6 +23,7 @@ from kpca_stream.errors import ConfigError, DataError, KpcaStreamWarning
 from kpca_stream.fitplan import BASIS_SHARE
 from kpca_stream.fitting import Fit, FitSettings, fit, make_plan
 from kpca_stream.joining import merged
+from kpca_stream.labels import read_labels
 from kpca_stream.landmark_settings import landmark_settings
 from kpca_stream.numerics.kernels import Preparation
 from kpca_stream.numerics.resolve import KernelSpec, make_kernel, resolve_kernel
@@ -39,6 +40,10 @@ from kpca_stream.storage.source import Part, Source, open_source
 from kpca_stream.storage.whole import sweep_leftovers
 from kpca_stream.summaries import fit_summary, merge_summary, plan_summary, reused_summary
 from kpca_stream.telemetry import Reporter
+from kpca_stream.tune_plot import check_plotting, save_plot
+from kpca_stream.tune_results import TuneSummary
+from kpca_stream.tune_settings import grid_of, tune_settings_of
+from kpca_stream.tuning import tuned
 from kpca_stream.verification import verify_store
 
 __all__ = ["fit_config", "plan_config", "run_config", "score_config", "verify_store"]
@@ -91,6 +96,21 @@ def score_config(config: Config, reporter: Reporter) -> ScoreSummary:
     _make_importable()
     with _connected(config):
         return _scored(config, reporter)
+
+
+def tune_config(config: Config, reporter: Reporter, *, plot: Path | None = None) -> TuneSummary:
+    """Try what section tune says on a sample of the rows to train on, and draw it where a `plot` is asked."""
+    _make_importable()
+    if plot is not None:
+        check_plotting(plot)
+    source, asked = _training_source(config), config.tune.labels
+    labels = None if asked is None else read_labels(asked.path, asked.rows, asked.column)
+    with _connected(config):
+        found = tuned(source, grid_of(config), tune_settings_of(config), labels=labels, reporter=reporter)
+    if plot is None:
+        return found
+    save_plot(found, plot)
+    return replace(found, plot=str(plot))
 
 
 def merge_bases(paths: Sequence[Path], into: Path) -> MergeSummary:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import Any
 
+from kpca_stream.tune_results import TuneSummary
+
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
@@ -197,7 +199,9 @@ class Failure:
     exit_code: int
 
 
-Result = RunResult | FitSummary | MergeSummary | ScoreSummary | Plan | VerifyReport | ConfigCheck
+Result = (
+    RunResult | FitSummary | MergeSummary | ScoreSummary | Plan | VerifyReport | ConfigCheck | TuneSummary
+)
 
 
 @dataclass(frozen=True, kw_only=True)

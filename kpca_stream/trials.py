@@ -196,7 +196,7 @@ def fold_numbers(n_rows: int, folds: int, seed: int, labels: Array | None) -> Ar
     names, counts = np.unique(labels, return_counts=True)
     if counts.min() < folds:
         raise ConfigError(
-            f"labels: got {names[np.argmin(counts)]!r} for {counts.min()} sampled rows, expected each for "
+            f"labels: got {names[np.argmin(counts)]} for {counts.min()} sampled rows, expected each for "
             f"at least folds={folds}; ask for fewer folds, more sampled rows, or leave rare ones out"
         )
     order = order[np.argsort(labels[order], kind="stable")]

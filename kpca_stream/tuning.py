@@ -87,9 +87,9 @@ def tune(  # noqa: PLR0913  what is tried and how it is judged
     """Try kernels and their numbers on a sample of the rows, in parallel on the active Dask scheduler.
 
     Each candidate is fitted on all folds but one and judged on that one. Without labels: by the squared
-    distance of its rows to their pre-images, by kernel ridge regression from their scores, as a share of their
-    variance. With labels: by an estimator of the scores. Distances in feature space are never compared over
-    kernels, since each has a space of its own.
+    distance of its rows to their pre-images, by kernel ridge regression from their scores, as a share of
+    their variance. With labels: by an estimator of the scores. Distances in feature space are never compared
+    over kernels, since each has a space of its own.
 
     Parameters
     ----------

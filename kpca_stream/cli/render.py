@@ -24,6 +24,7 @@ from kpca_stream.results import (
     VerifyReport,
 )
 from kpca_stream.telemetry import duration
+from kpca_stream.tune_results import TuneSummary
 
 MAX_COMPONENTS = 20
 
@@ -239,6 +240,24 @@ def _verify(console: Console, report: VerifyReport) -> None:
     _indented(console, table)
 
 
+def _tune(console: Console, result: TuneSummary) -> None:
+    from kpca_stream.cli.tune_tables import MOST_ROWS, next_command, trials_table
+
+    facts = [
+        ("source", result.source),
+        ("sample", f"{result.n_sampled:,} of {result.n_samples:,} rows, {result.folds} folds"),
+        ("tried", f"{len(result.trials):,}, the best {min(MOST_ROWS, len(result.trials))} below"),
+        ("time", duration(result.seconds)),
+    ]
+    if result.plot is not None:
+        facts.append(("plot", result.plot))
+    _section(console, "Tuning", facts)
+    _title(console, "Trials")
+    _indented(console, trials_table(result))
+    console.print(Padding(Text(result.note), (1, 0, 0, 2)))
+    _next(console, next_command(result.best))
+
+
 def _config_check(console: Console, check: ConfigCheck) -> None:
     console.print(f"{check.path}: no mistakes", soft_wrap=True)
 
@@ -287,6 +306,7 @@ _RENDERERS: dict[type[Any], Callable[[Console, Any], None]] = {
     MergeSummary: _merge,
     ScoreSummary: _score,
     Plan: _plan,
+    TuneSummary: _tune,
     VerifyReport: _verify,
     ConfigCheck: _config_check,
 }
