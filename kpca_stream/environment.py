@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from pathlib import Path
 from typing import TextIO
 
 from kpca_stream.versions import package_versions
@@ -25,7 +26,7 @@ def show_versions(file: TextIO | None = None) -> None:
     """
     stream = sys.stdout if file is None else file
     for name, value in environment().items():
-        print(f"{name:<14}  {value}", file=stream)
+        print(f"{name:<18}  {value}", file=stream)
 
 
 def environment() -> dict[str, str]:
@@ -46,6 +47,12 @@ def _libraries() -> dict[str, str]:
 
     found = {}
     for library in threadpool_info():
-        told = [library.get("version"), library.get("architecture"), f"{library['num_threads']} threads"]
-        found[str(library["prefix"])] = ", ".join(str(part) for part in told if part)
+        told = [
+            library["internal_api"],
+            library.get("version"),
+            library.get("architecture"),
+            f"{library['num_threads']} threads",
+        ]
+        owner = Path(library["filepath"]).parent.name.removesuffix(".libs")
+        found[f"{library['user_api']} of {owner}"] = ", ".join(str(part) for part in told if part)
     return found

@@ -172,6 +172,19 @@ def test_sparse_rows_are_never_dense_as_a_whole() -> None:
     assert peak_above_imports(SPARSE_FIT, 600_000) < 600_000 * 500 * 8 / 3
 
 
+@pytest.mark.parametrize("eigen_solver", ["dense", "lanczos", "nystrom"])
+def test_a_share_grows_the_basis_until_it_is_certified(eigen_solver: str) -> None:
+    """A share of 0.95 takes as many components as certify it, far more than a solve begins with."""
+    X = rows(300, 6)
+    parameters: dict[str, Any] = {"kernel": "rbf", "gamma": 0.1, "eigen_solver": eigen_solver}
+    model = KernelPCA(0.95, n_landmarks=300, landmarks="uniform", **parameters).fit(X)
+    exact = Reference(None, kernel="rbf", gamma=0.1).fit(X).eigenvalues_
+    needed = int(np.argmax(np.cumsum(exact) >= 0.95 * exact.sum())) + 1
+    assert needed > 30
+    assert len(model.eigenvalues_) == needed
+    assert model.transform(X).shape == (300, needed)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_type_of_rows_is_kept(dtype: Any) -> None:
     """Scores of float32 rows are float32, by every way to them; those of float64 stay float64."""
