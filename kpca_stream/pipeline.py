@@ -23,7 +23,6 @@ from kpca_stream.errors import ConfigError, DataError, KpcaStreamWarning
 from kpca_stream.fitplan import BASIS_SHARE
 from kpca_stream.fitting import Fit, FitSettings, fit, make_plan
 from kpca_stream.joining import merged
-from kpca_stream.labels import read_labels
 from kpca_stream.landmark_settings import landmark_settings
 from kpca_stream.numerics.kernels import Preparation
 from kpca_stream.numerics.resolve import KernelSpec, make_kernel, resolve_kernel
@@ -42,7 +41,7 @@ from kpca_stream.summaries import fit_summary, merge_summary, plan_summary, reus
 from kpca_stream.telemetry import Reporter
 from kpca_stream.tune_plot import check_plotting, save_plot
 from kpca_stream.tune_results import TuneSummary
-from kpca_stream.tune_settings import grid_of, tune_settings_of
+from kpca_stream.tune_settings import grid_of, labels_of, tune_settings_of
 from kpca_stream.tuning import tuned
 from kpca_stream.verification import verify_store
 
@@ -104,7 +103,7 @@ def tune_config(config: Config, reporter: Reporter, *, plot: Path | None = None)
     if plot is not None:
         check_plotting(plot)
     source, asked = _training_source(config), config.tune.labels
-    labels = None if asked is None else read_labels(asked.path, asked.rows, asked.column)
+    labels = None if asked is None else labels_of(asked, config.data.train.path, source.columns)
     with _connected(config):
         found = tuned(source, grid_of(config), tune_settings_of(config), labels=labels, reporter=reporter)
     if plot is None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from numpy.typing import NDArray
 
 from kpca_stream.candidates import Around, Grid
 from kpca_stream.config import Around as ConfiguredAround
-from kpca_stream.config import Config
+from kpca_stream.config import Config, Labels
 from kpca_stream.errors import ConfigError
+from kpca_stream.labels import read_labels
 from kpca_stream.numerics.resolve import KernelSpec
 from kpca_stream.tuning import TuneSettings
 
@@ -41,6 +45,22 @@ def _gamma(
     asked: ConfiguredAround | tuple[float | Literal["median", "scale"], ...] | None,
 ) -> Around | tuple[float | str, ...] | None:
     return Around(asked.around, asked.factor, asked.n) if isinstance(asked, ConfiguredAround) else asked
+
+
+def labels_of(asked: Labels, trained_on: str, columns: Sequence[str]) -> NDArray[Any]:
+    """The labels, which must be none of the columns that they shall be told by.
+
+    Raises
+    ------
+    ConfigError
+        If they are.
+    """
+    if asked.path == trained_on and asked.column is not None and str(asked.column) in columns:
+        raise ConfigError(
+            f"tune.labels.column: got {asked.column}, which is one of the columns that it shall be told by; "
+            "expected another one: leave it out of data.columns"
+        )
+    return read_labels(asked.path, asked.rows, asked.column)
 
 
 def tune_settings_of(config: Config) -> TuneSettings:

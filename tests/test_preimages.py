@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import make_circles
+from sklearn.decomposition import PCA
 from sklearn.decomposition import KernelPCA as Reference
 from sklearn.exceptions import NotFittedError
 
@@ -240,6 +242,42 @@ def test_the_fixed_point_is_the_nearest() -> None:
         assert (found.feature_error <= at_x + 1e-12).all()
     beside = found.rows + 1e-3 * np.random.default_rng(0).standard_normal(found.rows.shape)
     assert (explicit_errors(X, Z, beside, model) > found.feature_error).all()
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"eigen_solver": "nystrom", "n_landmarks": 60},
+        {"merge_duplicates": True},
+        {"gamma": 1e-9},
+        {"gamma": "median"},
+    ],
+    ids=str,
+)
+def test_the_fixed_point_is_nearest_by_every_basis(parameters: dict[str, Any]) -> None:
+    """With landmarks, merged rows, and a kernel that is nearly constant, no row beside it is nearer."""
+    X = np.repeat(rows(90, 3), 2, axis=0) * [3.0, 2.0, 1.0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", KpcaStreamWarning)
+        model = fitted(X, n_components=2, **({"gamma": 0.05} | parameters))
+    Z = model.transform(rows(10, 3, seed=1) * [3.0, 2.0, 1.0])
+    found = model.pre_images(Z)
+    assert found.converged.all()
+    rng = np.random.default_rng(0)
+    for size in (0.01, 0.1, 1.0):
+        beside = found.rows + size * rng.standard_normal(found.rows.shape)
+        distance = ((model.transform(beside) - Z) ** 2).sum(axis=1) + model.reconstruction_error(beside)
+        assert (distance >= found.feature_error * (1 - 1e-9)).all()
+
+
+def test_a_nearly_constant_kernel_leads_back_as_pca() -> None:
+    """For small γ fixed points are the projections of ordinary principal component analysis."""
+    X = rows(90, 4) * [3.0, 2.0, 1.0, 0.5] + 10
+    model = fitted(X, n_components=2, gamma=1e-7)
+    plain = PCA(2).fit(X)
+    found = model.pre_images(model.transform(X[:20]))
+    expected = plain.inverse_transform(plain.transform(X[:20]))
+    np.testing.assert_allclose(found.rows, expected, atol=1e-4)
 
 
 def test_all_components_lead_back_to_the_rows() -> None:

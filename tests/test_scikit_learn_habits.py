@@ -131,6 +131,18 @@ def test_sparse_rows_by_every_way(tmp_path: Path, parameters: dict[str, Any]) ->
     np.testing.assert_array_equal(again.transform(X), scores)
 
 
+def test_a_sparse_matrix_of_similarities() -> None:
+    """A precomputed kernel may be sparse."""
+    X = counts()
+    K = X @ X.T
+    expected = KernelPCA(2, kernel="precomputed").fit(K)
+    model = KernelPCA(2, kernel="precomputed").fit(sparse.csr_array(K))
+    np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues_, rtol=1e-12)
+    np.testing.assert_allclose(
+        model.transform(sparse.csr_array(K[:9])), expected.transform(K[:9]), atol=1e-12
+    )
+
+
 def test_a_sparse_model_does_not_follow_its_rows() -> None:
     """What happens to sparse rows after a fit changes no score; missing values are named by their place."""
     X = sparse.csr_array(counts())

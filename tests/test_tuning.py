@@ -291,6 +291,18 @@ def test_a_wrong_section_is_refused(
     assert re.search(message, error["message"]), error["message"]
 
 
+def test_labels_from_a_column_of_the_rows(tmp_path: Path, told: Callable[..., dict[str, Any]]) -> None:
+    """A column of the rows' own file may be the labels, where it is not one of those they are told by."""
+    X, ring = rings()
+    table = tmp_path / "rings.csv"
+    np.savetxt(table, np.column_stack([X, ring]), delimiter=",", header="x,y,ring", comments="")
+    path = configured(tmp_path, labels={"path": str(table), "rows": "0:100", "column": "ring"})
+    error = told("tune", path, "--set", f"data.train.path={table}", code=2)["error"]
+    assert "tune.labels.column: got ring, which is one of the columns" in error["message"]
+    columns = ("--set", f"data.train.path={table}", "--set", "data.columns=[x, y]")
+    assert told("tune", path, *columns)["result"]["trials"][0]["gamma"] == 5.0
+
+
 def test_a_share_of_components_cannot_be_tuned(tmp_path: Path, told: Callable[..., dict[str, Any]]) -> None:
     """Where solver.n_components is a share, section tune must say how many."""
     path = configured(tmp_path)

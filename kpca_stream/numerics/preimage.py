@@ -27,7 +27,7 @@ Blocks = Callable[[], Iterable[tuple[Array, Array, Array]]]
 EPSILON = float(np.finfo(np.float64).eps)
 MOST_ITERATIONS = 200
 SMALLEST_MOVE = 1e-12
-"""γ‖Δ‖² of a step: a millionth of the kernel's width."""
+"""‖Δ‖² of a step over 1/γ, or the mean squared length of the rows: a millionth of what is less."""
 SMALLEST_STEP = 2.0**-20
 CANCELLED = 1e-12
 """A sum that is smaller relative to its terms has no digits to divide by."""
@@ -219,6 +219,7 @@ def fixed_point(
     hill = _Hill(Rbf(Preparation(), kernel.gamma), blocks, total_weight, Z)
     point = np.array(start, np.float64)
     value, target, usable = hill(point, np.arange(len(Z)))
+    least = SMALLEST_MOVE * min(1 / kernel.gamma, _mean_square(blocks))
     step, converged, n_iterations = np.ones(len(Z)), np.zeros(len(Z), bool), 0
     active = np.flatnonzero(usable)
     while active.size and n_iterations < max_iter:
@@ -230,7 +231,7 @@ def fixed_point(
         point[risen] += move[up]
         value[risen], target[risen], step[risen] = height[up], further[up], 1.0
         step[fallen] /= 2
-        converged[active] = kernel.gamma * np.einsum("ij,ij->i", move, move) <= SMALLEST_MOVE
+        converged[active] = np.einsum("ij,ij->i", move, move) <= least
         converged[fallen] |= step[fallen] < SMALLEST_STEP
         active = active[~converged[active]]
     return FixedPoint(point, converged, n_iterations)
@@ -258,6 +259,12 @@ class _Hill:
         usable = total > np.maximum(CANCELLED * size, np.finfo(np.float64).tiny)
         mean[usable] /= total[usable, None]
         return total, mean, usable
+
+
+def _mean_square(blocks: Blocks) -> float:
+    """Mean squared length of the rows as the kernel sees them, which is about their mean."""
+    sums = [(float(np.einsum("ij,ij->", X, X)), len(X)) for X, _, _ in blocks()]
+    return sum(total for total, _ in sums) / sum(n_rows for _, n_rows in sums)
 
 
 def feature_error(reconstruction_error: Array, found: Array, asked: Array) -> Array:
