@@ -19,7 +19,7 @@ from scipy.linalg.lapack import dpocon
 from kpca_stream.errors import ConfigError
 from kpca_stream.numerics.kernels import Kernel, Laplacian, Operand, Preparation, Rbf
 from kpca_stream.numerics.multiply import strip_slices
-from kpca_stream.numerics.nystrom import FeatureMap
+from kpca_stream.numerics.nystrom import ROUNDINGS, FeatureMap
 
 Array = NDArray[Any]
 Blocks = Callable[[], Iterable[tuple[Array, Array, Array]]]
@@ -97,13 +97,19 @@ class Ridge:
     def of_sums(cls, kernel: Kernel, points: Array, sums: RidgeSums, alpha: float) -> tuple[Self, float]:
         """(PᵀGP + αI) w = PᵀR, D = P w, P Pᵀ the inverse of the landmarks' K: least squares on landmarks.
 
-        With all training scores as landmarks this is `exact`.
+        With all training scores as landmarks this is `exact`. Directions whose part of G is less than the
+        rounding of all of it are left out.
         """
         P = FeatureMap.of(kernel, points, np.float64).P
         C = P.T @ sums.G @ P
-        C[np.diag_indices_from(C)] += alpha
-        w, condition = _solved((C + C.T) / 2, P.T @ sums.R, alpha)
-        return cls(kernel, np.asarray(points, np.float64), P @ w), condition
+        kept = np.diagonal(C) + alpha > sums.rounding * np.einsum("ij,ij->j", P, P)
+        P, C = P[:, kept], C[np.ix_(kept, kept)]
+        theta, V = np.linalg.eigh((C + C.T) / 2)
+        theta = np.maximum(theta, 0.0) + alpha  # C is semidefinite but for rounding
+        if not (theta.size and theta[0] > 0):
+            raise _singular(alpha)
+        w = V @ ((V.T @ (P.T @ sums.R)) / theta[:, None])
+        return cls(kernel, np.asarray(points, np.float64), P @ w), float(theta[0] / theta[-1])
 
     def __call__(self, Z: Array) -> Array:
         """x̂ of scores Z (n_rows, n_components): rows (n_rows, n_features), float64."""
@@ -132,6 +138,11 @@ class RidgeSums:
     def nothing(cls, m: int, n_features: int) -> Self:
         """Of no rows."""
         return cls(np.zeros((m, m)), np.zeros((m, n_features)))
+
+    @property
+    def rounding(self) -> float:
+        """Of G in the direction of a unit vector, as `Embedding.rounding` has it."""
+        return ROUNDINGS * EPSILON * float(np.linalg.norm(self.G)) / float(np.sqrt(len(self.G)))
 
     def take(self, kernel: Kernel, landmarks: Operand, Z: Array, X: Array, weights: Array | None) -> None:
         """Add rows X (n_rows, n_features) with scores Z, in place."""
@@ -165,12 +176,16 @@ def _solved(K: Array, X: Array, alpha: float) -> tuple[Array, float]:
     try:
         factor, lower = cho_factor(K, overwrite_a=True, check_finite=False)
     except LinAlgError as error:
-        raise ConfigError(
-            f"alpha: got {alpha:g}, with which the kernel matrix of the scores is not positive definite, "
-            "expected a larger one: raise it, or take another kernel"
-        ) from error
+        raise _singular(alpha) from error
     condition, _ = dpocon(factor, norm, uplo="L" if lower else "U")
     return np.asarray(cho_solve((factor, lower), np.asarray(X, np.float64))), float(condition)
+
+
+def _singular(alpha: float) -> ConfigError:
+    return ConfigError(
+        f"alpha: got {alpha:g}, with which the kernel matrix of the scores is not positive definite, "
+        "expected a larger one: raise it, or take another kernel"
+    )
 
 
 class FixedPoint(NamedTuple):

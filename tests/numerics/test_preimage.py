@@ -113,6 +113,18 @@ def test_a_weight_counts_copies(*, on_landmarks: bool) -> None:
     np.testing.assert_allclose(ours(Z), theirs(Z), rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.parametrize("alpha", [1e-6, 1e-2, 1.0])
+def test_very_many_rows_leave_no_noise(alpha: float) -> None:
+    """Sums so large that their rounding exceeds alpha give values as near as those of a larger alpha."""
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((4000, 2)) / 2
+    X = np.column_stack([np.sin(3 * Z[:, 0]), Z[:, 0] * Z[:, 1]])
+    weights = np.full(4000, 1e6)
+    found, _ = Ridge.of_sums(KERNELS["rbf"], Z[:300], sums(KERNELS["rbf"], Z[:300], Z, X, weights), alpha)
+    assert np.abs(found(Z[:1000]) - X[:1000]).max() < 1e-2
+    assert np.isfinite(found.dual).all()
+
+
 def test_a_matrix_without_inverse_is_refused() -> None:
     """A kernel that is not positive definite with this alpha is refused; a larger one helps."""
     Z, X = scored(20)
