@@ -5,10 +5,20 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TextIO
 
-from kpca_stream.versions import package_versions
+PACKAGES = (
+    "kpca-stream",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "dask",
+    "distributed",
+    "zarr",
+    "pyarrow",
+)
 
 
 def show_versions(file: TextIO | None = None) -> None:
@@ -38,6 +48,17 @@ def environment() -> dict[str, str]:
         **package_versions(),
         **_libraries(),
     }
+
+
+def package_versions() -> dict[str, str]:
+    """Names and versions; a package that runs from its folder, not installed, is left out."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
 
 
 def _libraries() -> dict[str, str]:

@@ -21,8 +21,8 @@ from sklearn.preprocessing import StandardScaler
 
 from kpca_stream import tune
 from kpca_stream.errors import ConfigError, DataError
-from kpca_stream.trials import fold_numbers
 from kpca_stream.tuning import Around
+from kpca_stream.tuning.trials import fold_numbers
 
 Array = NDArray[Any]
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from kpca_stream.cli.commands import commands, main
+from kpca_stream.cli.models import models
 from kpca_stream.cli.tune import tune
 
 __all__ = ["main"]
 
+commands.add_command(models)
 commands.add_command(tune)

@@ -3,11 +3,32 @@
 from __future__ import annotations
 
 from rich import box
+from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
+from kpca_stream.cli.render import _next, section, titled
+from kpca_stream.telemetry import duration
 from kpca_stream.tune_results import Trial, TuneSummary
 
 MOST_ROWS = 20
+
+
+def render_tune(console: Console, result: TuneSummary) -> None:
+    """What was tried, what came of it, what may be compared, and how to go on."""
+    facts = [
+        ("source", result.source),
+        ("sample", f"{result.n_sampled:,} of {result.n_samples:,} rows, {result.folds} folds"),
+        ("tried", f"{len(result.trials):,}, the best {min(MOST_ROWS, len(result.trials))} below"),
+        ("time", duration(result.seconds)),
+    ]
+    if result.plot is not None:
+        facts.append(("plot", result.plot))
+    section(console, "Tuning", facts)
+    titled(console, "Trials", trials_table(result))
+    console.print(Padding(Text(result.note), (1, 0, 0, 2)))
+    _next(console, next_command(result.best))
 
 
 def trials_table(summary: TuneSummary) -> Table:

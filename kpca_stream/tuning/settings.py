@@ -7,13 +7,13 @@ from typing import Any, Literal
 
 from numpy.typing import NDArray
 
-from kpca_stream.candidates import Around, Grid
 from kpca_stream.config import Around as ConfiguredAround
 from kpca_stream.config import Config, Labels
 from kpca_stream.errors import ConfigError
-from kpca_stream.labels import read_labels
 from kpca_stream.numerics.resolve import KernelSpec
-from kpca_stream.tuning import TuneSettings
+from kpca_stream.tuning.candidates import Around, Grid
+from kpca_stream.tuning.labels import read_labels
+from kpca_stream.tuning.trying import TuneSettings
 
 
 def grid_of(config: Config) -> Grid:

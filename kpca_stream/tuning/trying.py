@@ -15,19 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpca_stream import passes
-from kpca_stream.candidates import ALPHAS, Around, Grid, candidates
 from kpca_stream.cluster import connect, single_threaded_blas
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.inputs import as_source, unwrapped
-from kpca_stream.labels import checked_labels
 from kpca_stream.numerics.forecast import SAMPLE_ROWS
 from kpca_stream.numerics.kernels import Kernel, Own, Polynomial
 from kpca_stream.numerics.resolve import KernelSpec
 from kpca_stream.stages.sweep import Sweep, sweep
 from kpca_stream.storage.source import Source
 from kpca_stream.telemetry import Reporter, silent
-from kpca_stream.trials import Answer, Question, answer, fold_numbers, make_estimator, mean_and_spread
 from kpca_stream.tune_results import Trial, TuneSummary
+from kpca_stream.tuning.candidates import ALPHAS, Around, Grid, candidates
+from kpca_stream.tuning.labels import checked_labels
+from kpca_stream.tuning.trials import Answer, Question, answer, fold_numbers, make_estimator, mean_and_spread
 
 Array = NDArray[Any]
 
