@@ -97,7 +97,7 @@ def test_a_kernel_has_only_its_own_numbers() -> None:
     X, _ = rings()
     found = tune(
         X,
-        kernel=["rbf", "poly", "linear"],
+        kernel=["rbf", "polynomial", "linear"],
         gamma=["scale", 0.5],
         degree=[2, 3],
         coef0=[0.0, 1.0],
@@ -308,6 +308,13 @@ def test_a_share_of_components_cannot_be_tuned(tmp_path: Path, told: Callable[..
     path = configured(tmp_path)
     error = told("tune", path, "--set", "solver.n_components=0.9", code=2)["error"]
     assert "tune.n_components: got the share 0.9" in error["message"]
+
+
+def test_a_sample_beyond_the_memory_is_refused(tmp_path: Path, told: Callable[..., dict[str, Any]]) -> None:
+    """A sample whose trials take more than limits.memory is refused with both figures."""
+    path = configured(tmp_path)
+    error = told("tune", path, "--set", "limits.memory=300KiB", code=2)["error"]
+    assert re.search(r"sample_rows: got 100, .* takes .* of memory", error["message"])
 
 
 def test_a_picture_of_another_kind_is_refused(tmp_path: Path, told: Callable[..., dict[str, Any]]) -> None:

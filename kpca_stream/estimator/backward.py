@@ -112,8 +112,8 @@ class Backward:
         )
         is_single = self._model.basis.facts["precision"] == "float32"
         self._pre_image_type = np.dtype(np.float32 if is_single else np.float64)
-        self.X_transformed_fit_ = ridge.points.astype(self._pre_image_type, copy=False)
-        self.dual_coef_ = ridge.dual.astype(self._pre_image_type, copy=False)
+        # In float64 whatever the rows are: with a small alpha large terms cancel.
+        self.X_transformed_fit_, self.dual_coef_ = ridge.points, ridge.dual
 
     def _ridge(self, n_components: int | None = None) -> Ridge:
         """What was learned, of the first components; those of eigenvalue 0 tell no rows apart."""
@@ -122,8 +122,8 @@ class Backward:
                 "inverse_transform: got an estimator that was not fitted with fit_inverse_transform=True, "
                 "expected one that was; set it and fit again"
             )
-        points = self.X_transformed_fit_[:, :n_components].astype(np.float64)
-        return Ridge(score_kernel(self._model.basis.kernel), points, self.dual_coef_.astype(np.float64))
+        points = self.X_transformed_fit_[:, :n_components]
+        return Ridge(score_kernel(self._model.basis.kernel), points, self.dual_coef_)
 
 
 def _of_block(ridge: Ridge, dtype: np.dtype[Any], Z: Array) -> Array:

@@ -73,4 +73,5 @@ def tune_settings_of(config: Config) -> TuneSettings:
         seed=config.seed,
         scale=config.data.scale == "standard",
         on_missing=config.data.on_missing,
+        memory=config.limits.memory,
     )

@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 from kpca_stream import passes
 from kpca_stream.cluster import connect, single_threaded_blas
 from kpca_stream.errors import ConfigError, DataError
+from kpca_stream.fitplan import gib
 from kpca_stream.inputs import as_source, unwrapped
 from kpca_stream.numerics.forecast import SAMPLE_ROWS
 from kpca_stream.numerics.kernels import Kernel, Own, Polynomial
 from kpca_stream.numerics.resolve import KernelSpec
+from kpca_stream.parameters import canonical_kernel
 from kpca_stream.stages.sweep import Sweep, sweep
 from kpca_stream.storage.source import Source
 from kpca_stream.telemetry import Reporter, silent
@@ -34,6 +36,8 @@ Array = NDArray[Any]
 HELD_BYTES = 4 * 2**20
 """Of a block of the sample, as it travels to workers."""
 MEMORY = 4 * 2**30
+MATRICES = 7
+"""Of the size of the sample that a trial holds: kernels, eigenvectors and LAPACK's own; measured 6."""
 NOTES = {
     True: (
         "errors are in the space of the rows, as a share of their variance: comparable over kernels; "
@@ -58,6 +62,8 @@ class TuneSettings:
     scale : bool
         Whether columns are standardised.
     on_missing : {"error", "drop"}
+    memory : int
+        Bytes that trials may take in each process.
     """
 
     estimator: str = "logistic"
@@ -66,6 +72,7 @@ class TuneSettings:
     seed: int = 0
     scale: bool = False
     on_missing: Literal["error", "drop"] = "error"
+    memory: int = MEMORY
 
 
 def tune(  # noqa: PLR0913  what is tried and how it is judged
@@ -219,6 +226,7 @@ def _asked(
 ) -> list[list[Answer]]:
     """What each kernel is worth on each fold."""
     folds = fold_numbers(len(X), settings.folds, settings.seed, y)
+    at_once = _at_once(len(X), X.shape[1], settings)
     blocks, n_folds = _held(X), settings.folds
 
     def call(index: int) -> passes.Call:
@@ -231,8 +239,20 @@ def _asked(
         passes.Lazy(len(kernels) * n_folds, call),
         lambda index, result: found[index // n_folds].append(result),
         progress=reporter.step("trials"),
+        at_once=at_once,
     )
     return found
+
+
+def _at_once(n_rows: int, n_features: int, settings: TuneSettings) -> int:
+    """How many trials memory allows side by side; a ConfigError where it allows none."""
+    n_bytes = 8 * n_rows * (MATRICES * n_rows + 4 * n_features)
+    if n_bytes > settings.memory:
+        raise ConfigError(
+            f"sample_rows: got {n_rows}, of which a trial takes {gib(n_bytes)} of memory, expected at most "
+            f"{gib(settings.memory)}: lower it, or allow more memory"
+        )
+    return settings.memory // n_bytes * max(1, passes.n_processes())
 
 
 def _held(X: Array) -> list[Any]:
@@ -281,7 +301,7 @@ def _at_the_edge(trials: list[Trial]) -> Iterator[str]:
 
 def _spec(kernel: Any) -> KernelSpec:
     if isinstance(kernel, str):
-        return KernelSpec(kernel)
+        return KernelSpec(canonical_kernel(kernel))
     return KernelSpec(getattr(kernel, "__name__", "callable"), function=kernel)
 
 
