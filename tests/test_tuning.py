@@ -272,6 +272,15 @@ def test_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+def test_the_table_tells_what_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Kernels that could not be judged are told with the reason."""
+    from kpca_stream.cli import main
+
+    assert main(["tune", configured(tmp_path, kernels=["sigmoid", "linear"], coef0=[0.0]), "--quiet"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"[123] failed; sigmoid: indefinite: \|negative\|/largest", out), out
+
+
 @pytest.mark.parametrize(
     ("section", "message"),
     [

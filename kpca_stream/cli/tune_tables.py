@@ -27,6 +27,10 @@ def render_tune(console: Console, result: TuneSummary) -> None:
         facts.append(("plot", result.plot))
     section(console, "Tuning", facts)
     titled(console, "Trials", trials_table(result))
+    failed = [trial for trial in result.trials if trial.problem]
+    if failed:
+        told = f"{len(failed):,} failed; {failed[0].kernel}: {failed[0].problem}"
+        console.print(Padding(Text(told), (1, 0, 0, 2)))
     console.print(Padding(Text(result.note), (1, 0, 0, 2)))
     _next(console, next_command(result.best))
 
@@ -34,16 +38,15 @@ def render_tune(console: Console, result: TuneSummary) -> None:
 def trials_table(summary: TuneSummary) -> Table:
     """The best trials, with those numbers that some of them have."""
     shown = summary.trials[:MOST_ROWS]
-    numbers = [name for name in ("gamma", "degree", "coef0", "alpha") if any(getattr(t, name) for t in shown)]
+    names = ("gamma", "degree", "coef0", "alpha")
+    numbers = [name for name in names if any(getattr(trial, name) is not None for trial in shown)]
     judged = "error" if summary.less_is_better else summary.criterion
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in ("kernel", *numbers, "components", judged, "spread"):
         table.add_column(name, justify="left" if name == "kernel" else "right", no_wrap=True)
     for trial in shown:
         values = [_number(getattr(trial, name)) for name in numbers]
-        judgement = (
-            [_number(trial.score), _number(trial.spread)] if not trial.problem else [trial.problem, ""]
-        )
+        judgement = _number(trial.score) or "failed", _number(trial.spread)
         table.add_row(trial.kernel, *values, str(trial.n_components), *judgement)
     return table
 
