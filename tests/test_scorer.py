@@ -428,3 +428,17 @@ def test_a_file_in_other_hands_is_waited_for(folder: Path) -> None:
         assert free == {"file-0-000.npy"}
         assert (scorer.look().busy, scorer.done.files) == (1, 0)
     assert (scorer.look().busy, scorer.done.files) == (0, 1)
+
+
+@pytest.mark.cluster
+def test_processes_write_the_parts_of_threads(folder: Path) -> None:
+    """Scored by two processes, the parts of many files and of a large one have the bits of threads."""
+    landed(folder / "in", 8)
+    np.save(folder / "in" / "large.npy", np.tile(X, (20, 1)))
+    part_rows = {"score.input.part_rows": 500}
+    score(folder, part_rows)
+    processes = {"cluster.kind": "local", "cluster.n_workers": 2, "score.output": str(folder / "processes")}
+    score(folder, part_rows | processes)
+    threads = {path.name: path.read_bytes() for path in (folder / "scores").glob("*.parquet")}
+    assert len(threads) == 8 + 12
+    assert {path.name: path.read_bytes() for path in (folder / "processes").glob("*.parquet")} == threads

@@ -46,9 +46,9 @@ def list_(path: str, settings: tuple[str, ...], **output: bool) -> int:
     """Tell all versions, their standing, and what names them."""
 
     def call(_: Reporter) -> Any:
-        from kpca_stream import versions
+        from kpca_stream import model_versions
 
-        return versions.list_versions(_registry(path, settings))
+        return model_versions.list_versions(_registry(path, settings))
 
     return Invocation("models list", **output).perform(call)
 
@@ -60,10 +60,10 @@ def show(path: str, settings: tuple[str, ...], version: str, **output: bool) -> 
     """Tell all of one VERSION; default: the champion."""
 
     def call(_: Reporter) -> Any:
-        from kpca_stream import versions
+        from kpca_stream import model_versions
 
         registry = _registry(path, settings)
-        return versions.show_version(registry, versions.version_of(registry, version))
+        return model_versions.show_version(registry, model_versions.version_of(registry, version))
 
     return Invocation("models show", **output).perform(call)
 
@@ -84,11 +84,11 @@ def promote(
     """Let VERSION serve from now on."""
 
     def call(_: Reporter) -> Any:
-        from kpca_stream import versions
+        from kpca_stream import model_versions
 
         registry = _registry(path, settings)
-        number = versions.version_of(registry, version)
-        return versions.promote_version(registry, number, alias, force=force)
+        number = model_versions.version_of(registry, version)
+        return model_versions.promote_version(registry, number, alias, force=force)
 
     return Invocation("models promote", **output).perform(call)
 
@@ -101,9 +101,9 @@ def rollback(path: str, settings: tuple[str, ...], alias: str, reason: str | Non
     """Let the version before serve again; the one that served is refused, so that it stays away."""
 
     def call(_: Reporter) -> Any:
-        from kpca_stream import versions
+        from kpca_stream import model_versions
 
-        return versions.roll_back(_registry(path, settings), alias, reason=reason)
+        return model_versions.roll_back(_registry(path, settings), alias, reason=reason)
 
     return Invocation("models rollback", **output).perform(call)
 
@@ -116,11 +116,11 @@ def diff(path: str, settings: tuple[str, ...], first: str, second: str, **output
     """Tell what version SECOND has other than FIRST: facts, variances, angles, where scores move."""
 
     def call(_: Reporter) -> Any:
-        from kpca_stream import versions
+        from kpca_stream import model_versions
 
         registry = _registry(path, settings)
-        numbers = (versions.version_of(registry, which) for which in (first, second))
-        return versions.diff_versions(registry, *numbers)
+        numbers = (model_versions.version_of(registry, which) for which in (first, second))
+        return model_versions.diff_versions(registry, *numbers)
 
     return Invocation("models diff", **output).perform(call)
 
@@ -142,22 +142,22 @@ def gc(path: str, settings: tuple[str, ...], keep: int, days: float, dry_run: bo
     """Take old versions away; what an alias names or would roll back to stays."""
 
     def call(_: Reporter) -> Any:
-        from kpca_stream import versions
+        from kpca_stream import model_versions
         from kpca_stream.storage.retention import DAY, Retention
 
         retention = Retention(keep=keep, age=days * DAY)
-        return versions.collect_versions(_registry(path, settings), retention, dry_run=dry_run)
+        return model_versions.collect_versions(_registry(path, settings), retention, dry_run=dry_run)
 
     return Invocation("models gc", **output).perform(call)
 
 
 def _registry(path: str, settings: tuple[str, ...]) -> Registry:
-    from kpca_stream import versions
+    from kpca_stream import model_versions
     from kpca_stream.errors import ConfigError
 
     if not Path(path).is_dir():
         config = _load(path, settings)
-        return versions.model_at(Path(config.models.path) / config.name)
+        return model_versions.model_at(Path(config.models.path) / config.name)
     if settings:
         raise ConfigError(f"--set: got {settings[0]!r}, expected none with a folder; name a configuration")
-    return versions.model_at(path)
+    return model_versions.model_at(path)

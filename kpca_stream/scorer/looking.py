@@ -175,12 +175,13 @@ class Scorer:
         return look.unsettled + look.busy
 
     def _champion(self, before: Model | None = None) -> Model:
-        version = self.registry.resolve()
-        fit = str(self.registry.manifest(version).get("fit"))
-        if before is not None and (before.version, before.fit) == (version, fit):
+        """The version that scores from now on; opened anew only if it is another one than before."""
+        if before is not None and before.version == self.registry.resolve():
             return before
+        opened = self.registry.opened()
         memory = int(BASIS_SHARE * self.config.limits.memory)
-        return Model(version, fit, BasisAddress.of(self.registry.basis_path(version), memory))
+        address = BasisAddress.of(self.registry.basis_path(opened.version), memory)
+        return Model(opened.version, str(opened.manifest.get("fit")), address)
 
     def _is_done(self, delivery: Delivery) -> bool:
         mark = self.marks.get(delivery.name)

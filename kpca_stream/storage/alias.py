@@ -138,6 +138,13 @@ class Aliases:
                 return found, after
         raise self.restless(name)
 
+    def elsewhere(self, name: str, found: Alias | None, expected: int) -> BusyError:
+        """That it names another version than the one that was looked at."""
+        return BusyError(
+            f"{name} of {self.folder} names version {found and found.version}, expected {expected}: "
+            "somebody else moved it meanwhile; look at it, and do it again"
+        )
+
     def restless(self, name: str) -> BusyError:
         """That one cannot follow."""
         return BusyError(f"{name} of {self.folder} is moved faster than it can be followed; try again")

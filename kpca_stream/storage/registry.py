@@ -13,7 +13,6 @@ away, which no alias may name then, nor have named within some time.
 
 from __future__ import annotations
 
-import json
 import re
 import time
 import uuid
@@ -23,15 +22,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from kpca_stream.errors import BusyError, ConfigError, DataError
+from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.storage.alias import ATTEMPTS, Alias, Aliases, checked_name
 from kpca_stream.storage.basis import Basis, open_basis, save_basis
+from kpca_stream.storage.manifest import CREATED, Mark, manifest_key, parsed, seconds_of
 from kpca_stream.storage.place import Folder, Place
-from kpca_stream.storage.whole import json_bytes, naming, remove_tree, sweep_leftovers, write_json
+from kpca_stream.storage.whole import naming, remove_tree, sweep_leftovers, write_json
 
 CHAMPION = "champion"
 NUMBER = re.compile(r"[1-9][0-9]{0,17}")
-CREATED = "%Y-%m-%dT%H:%M:%SZ"
 Standing = Literal["sound", "refused", "damaged", "gone"]
 
 
@@ -85,7 +84,7 @@ class Registry:
 
     def manifest(self, version: int) -> dict[str, Any]:
         """What is known of `version`."""
-        data = self.place.read(_manifest_key(version))
+        data = self.place.read(manifest_key(version))
         if data is None:
             raise ConfigError(f"{self.folder} has no version {version}; there are {self.versions()}")
         return self._manifest(data, version)
@@ -93,21 +92,21 @@ class Registry:
     def created(self, version: int) -> float:
         """When `version` was made, in seconds since 1970."""
         try:
-            told = str(self.manifest(version).get("created"))
-            return datetime.strptime(told, CREATED).replace(tzinfo=UTC).timestamp()
-        except ValueError:  # no date, or a manifest that is damaged or gone
-            return self.place.modified(_manifest_key(version))
+            told = seconds_of(self.manifest(version).get("created"))
+        except (ConfigError, DataError):  # gone or damaged
+            told = None
+        return self.place.modified(manifest_key(version)) if told is None else told
 
     def manifests(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Each whole version and what is known of it, in order; those that go meanwhile are left out."""
         for version in self.versions():
-            data = self.place.read(_manifest_key(version))
+            data = self.place.read(manifest_key(version))
             if data is not None:
                 yield version, self._manifest(data, version)
 
     def has(self, version: int) -> bool:
         """Whether `version` is there, whole."""
-        return self.place.read(_manifest_key(version)) is not None
+        return self.place.read(manifest_key(version)) is not None
 
     def find(self, fit: str) -> int | None:
         """The newest version whose manifest names this fit."""
@@ -171,10 +170,7 @@ class Registry:
         def moved(found: Alias | None) -> Alias:
             self.manifest(version)
             if expected is not None and (found is None or found.version != expected):
-                raise BusyError(
-                    f"{alias} of {self.folder} names version {found and found.version}, expected {expected}: "
-                    "somebody else moved it meanwhile; look at it, and do it again"
-                )
+                raise self.named.elsewhere(alias, found, expected)
             if found is None or found.version == version:
                 return found or Alias(version)
             return found.moved(version, time.time())
@@ -199,7 +195,7 @@ class Registry:
                 "with kpca-stream models promote --force"
             )
         if force:
-            self._mark(version, None)
+            Mark(self.place, version).set(None, self.manifest(version))
         return self.point(version, alias, expected=expected)
 
     def rollback(self, alias: str = CHAMPION, *, reason: str | None = None) -> tuple[int, int]:
@@ -214,7 +210,10 @@ class Registry:
         ------
         ConfigError
             If there is none to go back to.
+        BusyError
+            If somebody else moves it meanwhile: then it is another version that would be left.
         """
+        seen: list[int] = []
 
         def moved(found: Alias | None) -> Alias:
             sound = None if found is None else self.way_back(found)
@@ -223,9 +222,12 @@ class Registry:
                     f"{alias} of {self.folder} has named no other version that is there and sound; promote "
                     f"one of {self.versions()}"
                 )
+            seen.append(found.version)
+            if found.version != seen[0]:
+                raise self.named.elsewhere(alias, found, seen[0])
             if self.standing(found.version) == "sound":
                 told = reason or f"rolled back to version {sound}"
-                self._mark(found.version, f"{told} ({datetime.now(UTC):{CREATED}})")
+                self.refuse(found.version, f"{told} ({datetime.now(UTC):{CREATED}})")
             return found.moved_back(sound, time.time())
 
         found, now = self.named.move(alias, moved, _needs)
@@ -233,20 +235,11 @@ class Registry:
 
     def refuse(self, version: int, reason: str) -> None:
         """Keep `version`, but never promote it unless forced; a reason that was given before stays."""
-        self.manifest(version)
-        self._mark(version, reason)
+        Mark(self.place, version).set(reason, self.manifest(version))
 
     def refusal(self, version: int) -> str | None:
         """Why `version` must not be promoted, or None."""
-        refused = self.manifest(version).get("refused")
-        mark = self.place.read(_refusal_key(version))
-        if mark is None:
-            return str(refused) if refused else None
-        try:
-            reason = json.loads(mark)["reason"]
-        except (ValueError, KeyError, TypeError):
-            return "a reason that cannot be read any more"
-        return None if reason is None else str(reason)
+        return Mark(self.place, version).refusal(self.manifest(version))
 
     def standing(self, version: int) -> Standing:
         """Whether `version` may be promoted, by what its manifest says."""
@@ -316,48 +309,16 @@ class Registry:
         named = self.named.read(alias)
         return named is not None and named.version == version
 
-    def _mark(self, version: int, reason: str | None) -> None:
-        """Say beside `version` why it is refused, or (None) that it no longer is."""
-        key = _refusal_key(version)
-        for _ in range(ATTEMPTS):
-            data, before = self.place.read(key), self.refusal(version)
-            if (before is None) == (reason is None):
-                return
-            mark = json_bytes({"reason": reason})
-            if self.place.swap(key, mark, data, needs=_manifest_key(version)):
-                return
-
     def _manifest(self, data: bytes, version: int) -> dict[str, Any]:
         try:
-            return _manifest(data, version)
+            return parsed(data, version)
         except ValueError as error:
-            path = self.folder / _manifest_key(version)
+            path = self.folder / manifest_key(version)
             raise DataError(f"{path} is damaged ({error}); restore it from a copy") from error
 
     def _version(self, version: int) -> Path:
         return self.folder / "versions" / str(version)
 
 
-def _manifest_key(version: int) -> str:
-    return f"versions/{version}/manifest.json"
-
-
 def _needs(alias: Alias) -> str:
-    return _manifest_key(alias.version)
-
-
-def _refusal_key(version: int) -> str:
-    return f"refused/{version}.json"
-
-
-def _manifest(data: bytes, version: int) -> dict[str, Any]:
-    value = json.loads(data, parse_constant=_refuse_constant)
-    if not isinstance(value, dict):
-        raise ValueError("it is no object")  # noqa: TRY004  damage, as what is no JSON
-    if value.get("version", version) != version:
-        raise ValueError(f"it is of version {value['version']!r}")
-    return value
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number")
+    return manifest_key(alias.version)

@@ -120,6 +120,10 @@ def test_an_alias_that_others_move_meanwhile_is_followed(tmp_path: Path) -> None
     objects.busy = once
     assert registry.promote(3) == 2
     assert registry.aliases()["champion"].before == (2, 1)
+    objects.busy = lambda: (setattr(objects, "busy", lambda: None), registry.point(1))
+    with pytest.raises(BusyError, match="names version 1, expected 3"):
+        registry.rollback()
+    assert (registry.resolve(), registry.standing(1)) == (1, "sound")
     turn = iter(range(10**6))
 
     def always() -> None:
