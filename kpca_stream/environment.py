@@ -5,20 +5,10 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TextIO
 
-PACKAGES = (
-    "kpca-stream",
-    "numpy",
-    "scipy",
-    "scikit-learn",
-    "dask",
-    "distributed",
-    "zarr",
-    "pyarrow",
-)
+from kpca_stream.versions import package_versions
 
 
 def show_versions(file: TextIO | None = None) -> None:
@@ -48,17 +38,6 @@ def environment() -> dict[str, str]:
         **package_versions(),
         **_libraries(),
     }
-
-
-def package_versions() -> dict[str, str]:
-    """Names and versions; a package that runs from its folder, not installed, is left out."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
 
 
 def _libraries() -> dict[str, str]:
