@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
-from kpca_stream.versions import package_versions
+from kpca_stream.packages import package_versions
 
 
 def show_versions(file: TextIO | None = None) -> None:
