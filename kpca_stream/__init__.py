@@ -6,17 +6,21 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kpca_stream.environment import show_versions
     from kpca_stream.estimator import KernelPCA
     from kpca_stream.model import FittedBasis, load_basis
     from kpca_stream.numerics.resolve import block_kernel
+    from kpca_stream.tuning import tune
 
-__all__ = ["FittedBasis", "KernelPCA", "block_kernel", "load_basis"]
+__all__ = ["FittedBasis", "KernelPCA", "block_kernel", "load_basis", "show_versions", "tune"]
 
 _HOMES = {
     "KernelPCA": "kpca_stream.estimator",
     "FittedBasis": "kpca_stream.model",
     "load_basis": "kpca_stream.model",
     "block_kernel": "kpca_stream.numerics.resolve",
+    "show_versions": "kpca_stream.environment",
+    "tune": "kpca_stream.tuning",
 }
 
 

@@ -43,6 +43,7 @@ def settings_of(model: Any) -> FitSettings:
     ConfigError
         For the first parameter that is wrong.
     """
+    _check_backward(model)
     solver = _one_of("eigen_solver", model.eigen_solver, tuple(SOLVERS))
     return _Settings(
         kernel=_kernel_spec(model),
@@ -59,6 +60,15 @@ def settings_of(model: Any) -> FitSettings:
         on_indefinite="asked",
         seed=_seed(model.random_state),
     )
+
+
+def _check_backward(model: Any) -> None:
+    _not_negative("alpha", model.alpha)
+    if model.fit_inverse_transform and isinstance(model.kernel, str) and model.kernel == "precomputed":
+        raise ConfigError(
+            "Cannot fit_inverse_transform with a precomputed kernel: expected one of rows, since a matrix "
+            "does not tell what they are; leave it out"
+        )
 
 
 def _landmarks(model: Any) -> NystromSettings:

@@ -1,4 +1,4 @@
-"""What Python callers hand over as rows: lists, NumPy, pandas, Dask and Zarr arrays."""
+"""What Python callers hand over as rows: lists, NumPy, SciPy sparse, pandas, Dask, Zarr and xarray."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from kpca_stream.storage.chunked import create_array
 from kpca_stream.storage.rows import Rows
 from kpca_stream.storage.source import Source
 from kpca_stream.storage.sources.arrays import ArrayTable, zarr_table
+from kpca_stream.storage.sources.sparse import SparseTable, is_sparse
 from kpca_stream.storage.sources.table import Table
 
 Array = NDArray[Any]
@@ -42,6 +43,24 @@ class TemporaryFolder:
 def is_out_of_core(X: Any) -> bool:
     """Whether X is a Dask or Zarr array, which is never loaded as a whole."""
     return isinstance(X, da.Array | zarr.Array)
+
+
+def unwrapped(X: Any) -> Any:
+    """What an xarray.DataArray holds: a frame where its columns have names, else its NumPy or Dask array.
+
+    Raises
+    ------
+    DataError
+        For a Dataset.
+    """
+    if type(X).__module__.partition(".")[0] != "xarray":
+        return X
+    if not hasattr(X, "dims") or not hasattr(X, "to_pandas") or hasattr(X, "data_vars"):
+        raise DataError(f"X: got an xarray.{type(X).__name__}, expected a DataArray; use to_dataarray")
+    check_matrix(X)
+    columns = X.dims[1]
+    has_names = columns in X.coords and X.coords[columns].dtype.kind in "OUT"
+    return X.to_pandas() if has_names and not isinstance(X.data, da.Array) else X.data
 
 
 def as_source(
@@ -73,14 +92,23 @@ def as_source(
 
 
 def array_source(X: Any, columns: Sequence[str] | None = None) -> Source:
-    """A NumPy or Zarr array as a source."""
+    """A NumPy or Zarr array, or a sparse matrix in any format, as a source."""
     if isinstance(X, zarr.Array):
         return _whole(zarr_table("X", X))
+    if is_sparse(X):
+        return _whole(SparseTable.of("X", X))
     return _whole(ArrayTable("X", X, None if columns is None else tuple(columns)))
 
 
 def _whole(table: Table) -> Source:
     return Source(table, 0, table.n_rows, tuple(range(len(table.columns))))
+
+
+def own_copy(X: Any) -> Any:
+    """The model's own: what the caller does to rows in memory later changes no score."""
+    if isinstance(X, np.ndarray):
+        return np.array(X, order="C")
+    return X.copy() if is_sparse(X) else X
 
 
 def check_matrix(X: Any) -> None:

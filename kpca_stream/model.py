@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.errors import ConfigError, DataError
-from kpca_stream.inputs import array_source, check_matrix
+from kpca_stream.inputs import array_source, check_matrix, unwrapped
 from kpca_stream.stages.scoring import Scores, score_block, score_rows
 from kpca_stream.storage.basis import Basis, open_basis, save_basis
 from kpca_stream.storage.source import Source
+from kpca_stream.storage.sources.sparse import is_sparse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,14 +111,15 @@ class FittedBasis:
         Parameters
         ----------
         X : array of shape (n_rows, n_features)
-            NumPy array, pandas frame (columns are found by name), Zarr or Dask array; for a precomputed
-            kernel (n_rows, n_samples), its values between new and training rows.
+            NumPy array, pandas frame (columns are found by name), sparse, Zarr, Dask or xarray array; for a
+            precomputed kernel (n_rows, n_samples), its values between new and training rows.
 
         Returns
         -------
         ndarray or dask.array.Array of shape (n_rows, n_components)
             Lazy for a Dask array.
         """
+        X = unwrapped(X)
         if isinstance(X, da.Array):
             return self._lazily(X, _scores_of_block, n_columns=self.n_components)
         return self.score(X).scores
@@ -137,6 +139,7 @@ class FittedBasis:
         """
         if self._is_precomputed and diagonal is None:
             raise DataError("diagonal: a precomputed kernel needs it, k(x, x) of the rows of X; got none")
+        X = unwrapped(X)
         if not isinstance(X, da.Array):
             return self.score(X, diagonal=diagonal).reconstruction_error
         if diagonal is None:
@@ -159,6 +162,7 @@ class FittedBasis:
         Scores
             Of arrays; of lazy ones, which one task a chunk computes together, for a Dask array.
         """
+        X = unwrapped(X)
         if isinstance(X, da.Array) and diagonal is None:
             return self._lazy_scores(X)
         rows = self._rows(X)
@@ -233,7 +237,7 @@ class FittedBasis:
         return da.map_blocks(partial(function, self), blocks, *more, dtype=np.float64, **shape)
 
     def _rows(self, X: Any) -> CheckedRows:
-        if not isinstance(X, zarr.Array):
+        if not isinstance(X, zarr.Array) and not is_sparse(X):
             X = np.asarray(self._selected(X))
         check_matrix(X)
         source = array_source(X)

@@ -49,6 +49,10 @@ from kpca_stream.storage.source import Source, open_source
 from kpca_stream.storage.trained import Trained
 from kpca_stream.summaries import fit_summary, merge_summary, plan_summary, reused_summary
 from kpca_stream.telemetry import Reporter
+from kpca_stream.tune_results import TuneSummary
+from kpca_stream.tuning import tuned
+from kpca_stream.tuning.plot import check_plotting, save_plot
+from kpca_stream.tuning.settings import grid_of, labels_of, tune_settings_of
 from kpca_stream.verification import verify_store
 
 __all__ = ["fit_config", "plan_config", "run_config", "score_config", "verify_store"]
@@ -113,6 +117,21 @@ def report_config(config: Config, reporter: Reporter) -> ReportSummary:
     make_importable()
     with connected(config):
         return make_report(config, reporter)
+
+
+def tune_config(config: Config, reporter: Reporter, *, plot: Path | None = None) -> TuneSummary:
+    """Try what section tune says on a sample of the rows to train on, and draw it where a `plot` is asked."""
+    make_importable()
+    if plot is not None:
+        check_plotting(plot)
+    source, asked = training_source(config), config.tune.labels
+    labels = None if asked is None else labels_of(asked, config.data.train.path, source.columns)
+    with connected(config):
+        found = tuned(source, grid_of(config), tune_settings_of(config), labels=labels, reporter=reporter)
+    if plot is None:
+        return found
+    save_plot(found, plot)
+    return replace(found, plot=str(plot))
 
 
 def merge_bases(paths: Sequence[Path], into: Path) -> MergeSummary:

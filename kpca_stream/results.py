@@ -12,6 +12,7 @@ from typing import Any
 
 from kpca_stream.model_results import Collection, ModelDiff, ModelList, ModelVersion, Promotion
 from kpca_stream.refit_results import RefitResult
+from kpca_stream.tune_results import TuneSummary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,6 +253,7 @@ Result = (
     | ConfigCheck
     | ModelResult
     | RefitResult
+    | TuneSummary
 )
 
 

@@ -178,7 +178,7 @@ def tell_indefinite(kernel: Kernel, settings: FitSettings, ratio: float, *, amon
     """
     told = f"{ratio:.4g}" if np.isfinite(ratio) else "infinite"
     message = (
-        f"kernel {getattr(kernel, 'label', kernel.name)} is not positive semidefinite: there are significant "
+        f"kernel {getattr(kernel, 'label', kernel.name)} is not positive semidefinite. There are significant "
         f"negative eigenvalues, |negative|/largest = {told}"
     )
     action, name = settings.on_indefinite, settings.wording

@@ -155,7 +155,8 @@ def test_gamma_is_resolved_once(tmp_path: Path) -> None:
 
 def test_public_names() -> None:
     """The package exports what its documentation names, and nothing else is found."""
-    assert set(kpca_stream.__all__) == {"FittedBasis", "KernelPCA", "block_kernel", "load_basis"}
+    names = {"FittedBasis", "KernelPCA", "block_kernel", "load_basis", "show_versions", "tune"}
+    assert set(kpca_stream.__all__) == names
     assert all(getattr(kpca_stream, name).__name__ == name for name in kpca_stream.__all__)
     with pytest.raises(AttributeError, match=r"no attribute 'Nothing'"):
         _ = kpca_stream.Nothing

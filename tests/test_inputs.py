@@ -13,7 +13,6 @@ import pytest
 import zarr
 from converters import as_dask, as_fortran, as_frame, as_list, as_zarr, rows
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from kpca_stream import KernelPCA, load_basis
 from kpca_stream.errors import ConfigError, DataError
@@ -192,11 +191,9 @@ def test_missing_and_infinite_values_are_found(tmp_path: Path, convert: Any, val
         np.asarray(model.transform(bad))
 
 
-@pytest.mark.parametrize(
-    "bad", [csr_array(np.eye(4)), np.zeros(5), np.zeros((2, 2, 2)), [["a", "b"]], np.eye(3) * 1j]
-)
+@pytest.mark.parametrize("bad", [np.zeros(5), np.zeros((2, 2, 2)), [["a", "b"]], np.eye(3) * 1j])
 def test_what_is_no_matrix_of_numbers_is_refused(bad: Any) -> None:
-    """Sparse, text, complex and wrongly shaped input are refused."""
+    """Text, complex and wrongly shaped input are refused."""
     with pytest.raises((ValueError, TypeError)):
         KernelPCA(2).fit(bad)
 

@@ -98,6 +98,11 @@ Exit codes:
 """
 
 
+def example(arguments: str) -> str:
+    """What a command's help ends with."""
+    return f"\b\nExample:\n  {PROGRAM} {arguments}"
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXIT_CODES)
 @click.version_option(package_name=PROGRAM, prog_name=PROGRAM)
 def commands() -> None:
@@ -108,7 +113,7 @@ def commands() -> None:
     """
 
 
-@commands.command()
+@commands.command(epilog=example("run configs/quickstart.yaml --set solver.n_components=20"))
 @_config_options
 @_restart_option
 def run(path: str, settings: tuple[str, ...], restart: bool, **output: bool) -> int:  # noqa: FBT001  click's call
@@ -121,7 +126,7 @@ def run(path: str, settings: tuple[str, ...], restart: bool, **output: bool) -> 
     return Invocation("run", **output).perform(call)
 
 
-@commands.command()
+@commands.command(epilog=example("plan model.yaml --shape 1000000x50"))
 @_config_options
 @click.option(
     "--shape",
@@ -139,7 +144,7 @@ def plan(path: str, settings: tuple[str, ...], shape: tuple[int, int] | None, **
     return Invocation("plan", **output).perform(call)
 
 
-@commands.command()
+@commands.command(epilog=example("fit model.yaml --restart"))
 @_config_options
 @_restart_option
 def fit(path: str, settings: tuple[str, ...], restart: bool, **output: bool) -> int:  # noqa: FBT001  click's call
@@ -152,7 +157,7 @@ def fit(path: str, settings: tuple[str, ...], restart: bool, **output: bool) -> 
     return Invocation("fit", **output).perform(call)
 
 
-@commands.command()
+@commands.command(epilog=example("score model.yaml --set score.input.path=monday.parquet"))
 @_config_options
 @click.option(
     "--follow",
@@ -172,7 +177,7 @@ def score(path: str, settings: tuple[str, ...], follow: bool, **output: bool) ->
     return Invocation("score", **output).perform(call)
 
 
-@commands.command()
+@commands.command(epilog=example("verify models/digits/versions/1/basis.zarr"))
 @click.argument("path", metavar="STORE")
 @_output_options
 def verify(path: str, **output: bool) -> int:
@@ -180,7 +185,7 @@ def verify(path: str, **output: bool) -> int:
     return Invocation("verify", **output).perform(lambda told: _pipeline().verify_store(path, told))
 
 
-@commands.command()
+@commands.command(epilog=example("merge monday.zarr tuesday.zarr --into both.zarr"))
 @click.argument("paths", metavar="BASIS BASIS...", nargs=-1, required=True)
 @click.option("--into", required=True, metavar="PATH", help="The new basis; a folder that is not there yet.")
 @_output_options
@@ -202,7 +207,7 @@ def config() -> None:
     """Check a configuration, or print the schema of all."""
 
 
-@config.command()
+@config.command(epilog=example("config check model.yaml"))
 @_config_options
 def check(path: str, settings: tuple[str, ...], **output: bool) -> int:
     """Look for mistakes; each is told as file:line:column: key: what, got, expected."""
@@ -211,7 +216,7 @@ def check(path: str, settings: tuple[str, ...], **output: bool) -> int:
     )
 
 
-@config.command()
+@config.command(epilog=example("config schema > kpca-stream.schema.json"))
 @click.option(
     "--output",
     "of",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kpca_stream.cli.commands import _config_options, _load
+from kpca_stream.cli.commands import _config_options, _load, example
 from kpca_stream.cli.invocation import Invocation
 from kpca_stream.telemetry import Reporter
 
@@ -40,7 +40,7 @@ def models() -> None:
     """Look at the versions of a model, and choose which one serves."""
 
 
-@models.command("list")
+@models.command("list", epilog=example("models list models/digits"))
 @_model_options
 def list_(path: str, settings: tuple[str, ...], **output: bool) -> int:
     """Tell all versions, their standing, and what names them."""
@@ -53,7 +53,7 @@ def list_(path: str, settings: tuple[str, ...], **output: bool) -> int:
     return Invocation("models list", **output).perform(call)
 
 
-@models.command()
+@models.command(epilog=example("models show models/digits 2"))
 @_model_options
 @click.argument("version", default="champion")
 def show(path: str, settings: tuple[str, ...], version: str, **output: bool) -> int:
@@ -68,7 +68,7 @@ def show(path: str, settings: tuple[str, ...], version: str, **output: bool) -> 
     return Invocation("models show", **output).perform(call)
 
 
-@models.command()
+@models.command(epilog=example("models promote models/digits 2"))
 @_model_options
 @click.argument("version")
 @_alias_option
@@ -93,7 +93,7 @@ def promote(
     return Invocation("models promote", **output).perform(call)
 
 
-@models.command()
+@models.command(epilog=example("models rollback models/digits --reason 'drifted'"))
 @_model_options
 @_alias_option
 @click.option("--reason", help="Why the version that served is refused from now on.")
@@ -108,7 +108,7 @@ def rollback(path: str, settings: tuple[str, ...], alias: str, reason: str | Non
     return Invocation("models rollback", **output).perform(call)
 
 
-@models.command()
+@models.command(epilog=example("models diff models/digits 1 2"))
 @_model_options
 @click.argument("first")
 @click.argument("second")
@@ -125,7 +125,7 @@ def diff(path: str, settings: tuple[str, ...], first: str, second: str, **output
     return Invocation("models diff", **output).perform(call)
 
 
-@models.command()
+@models.command(epilog=example("models gc models/digits --keep 5 --dry-run"))
 @_model_options
 @click.option(
     "--keep", type=int, default=5, show_default=True, help="So many of the newest, and of the refused."

@@ -27,6 +27,7 @@ from kpca_stream.results import (
     VerifyReport,
 )
 from kpca_stream.telemetry import duration, size
+from kpca_stream.tune_results import TuneSummary
 
 MAX_COMPONENTS = 20
 
@@ -282,6 +283,12 @@ def _refit(console: Console, result: RefitResult) -> None:
     render_refit(console, result)
 
 
+def _tune(console: Console, result: TuneSummary) -> None:
+    from kpca_stream.cli.tune_tables import render_tune
+
+    render_tune(console, result)
+
+
 def _model(console: Console, result: ModelResult) -> None:
     from kpca_stream.cli.models_tables import render_model
 
@@ -335,6 +342,7 @@ _RENDERERS: dict[type[Any], Callable[[Console, Any], None]] = {
     ReportSummary: _report,
     Plan: _plan,
     RefitResult: _refit,
+    TuneSummary: _tune,
     VerifyReport: _verify,
     ConfigCheck: _config_check,
 }

@@ -28,16 +28,19 @@ from kpca_stream.config.schema import (
     Train,
     parse_size,
 )
+from kpca_stream.config.tune_schema import Around, Labels, Tune
 from kpca_stream.config.values import parse_share
 from kpca_stream.errors import ConfigError
 
 __all__ = [
+    "Around",
     "Cluster",
     "Config",
     "Data",
     "Gate",
     "Gram",
     "Kernel",
+    "Labels",
     "LandmarkRows",
     "LandmarksOf",
     "Limits",
@@ -49,6 +52,7 @@ __all__ = [
     "ScoreInput",
     "Solver",
     "Train",
+    "Tune",
     "When",
     "json_schema",
     "load_config",

@@ -17,6 +17,7 @@ from pydantic_core import PydanticCustomError
 
 from kpca_stream.config.paths import Key, PathProblem, path_problems
 from kpca_stream.config.refit_schema import Refit
+from kpca_stream.config.tune_schema import Tune
 from kpca_stream.config.values import PositiveInt, Section, Share, expected
 from kpca_stream.parameters import canonical_kernel, is_score_column, kernel_problems
 
@@ -287,6 +288,7 @@ class Config(Section):
     score: Score | None = None
     report: Report | None = None
     refit: Refit = Refit()
+    tune: Tune = Tune()
 
     @model_validator(mode="after")
     def _paths_are_apart(self) -> Self:

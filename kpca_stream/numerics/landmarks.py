@@ -83,7 +83,7 @@ def kmeans(preparation: Preparation, rows: Array, n_landmarks: int, seed: int) -
     if len(points) <= n_landmarks:
         return distinct(rows).astype(np.float64)
     centres = _centres(points, counts.astype(np.float64), n_landmarks, seed)
-    return distinct(_unprepared(preparation, centres))
+    return distinct(preparation.undone(centres))
 
 
 def _centres(points: Array, weights: Array, n_landmarks: int, seed: int) -> Array:
@@ -104,15 +104,6 @@ def _centres(points: Array, weights: Array, n_landmarks: int, seed: int) -> Arra
             random_state=state,
         ).fit(points, sample_weight=weights)
     return np.asarray(found.cluster_centers_)
-
-
-def _unprepared(preparation: Preparation, points: Array) -> Array:
-    """Rows that prepared are `points`; the centre's value in a column that is multiplied by 0."""
-    rows = points
-    if preparation.multiplier is not None:
-        m = preparation.multiplier
-        rows = np.divide(points, m, out=np.zeros_like(points), where=m != 0)
-    return np.asarray(rows if preparation.centre is None else rows + preparation.centre)
 
 
 def own_rows(values: ArrayLike, n_features: int) -> Array:

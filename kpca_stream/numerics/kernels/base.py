@@ -49,6 +49,14 @@ class Preparation:
             P *= self.multiplier
         return P
 
+    def undone(self, points: Array) -> Array:
+        """Rows that prepared are `points`; the centre's value in a column that is multiplied by 0."""
+        rows = points
+        if self.multiplier is not None:
+            m = self.multiplier
+            rows = np.divide(points, m, out=np.zeros_like(points), where=m != 0)
+        return np.asarray(rows if self.centre is None else rows + self.centre)
+
 
 @dataclass(frozen=True, eq=False)
 class Operand:

@@ -2,46 +2,28 @@
 
 from __future__ import annotations
 
-import functools
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
-import dask.array as da
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from kpca_stream.approximation import DEFAULT_LANDMARKS
 from kpca_stream.arguments import settings_of
-from kpca_stream.cluster import connect
-from kpca_stream.errors import ConfigError, KpcaStreamWarning
-from kpca_stream.fitting import Fit, fit
-from kpca_stream.inputs import (
-    TemporaryFolder,
-    as_source,
-    check_matrix,
-    is_out_of_core,
-    places_among,
-    without_zero_weights,
-)
+from kpca_stream.estimator.backward import Backward
+from kpca_stream.estimator.intake import SUMMED_BY, Intake
+from kpca_stream.estimator.outcome import Outcome, warn_of_fewer, without_store
+from kpca_stream.fitting import fit
+from kpca_stream.inputs import as_source, own_copy, places_among, without_zero_weights
 from kpca_stream.joining import with_rows
 from kpca_stream.model import FittedBasis
-from kpca_stream.numerics.eigensolve import Eigenpairs
-from kpca_stream.nystrom import brackets_of
-from kpca_stream.spectrum import completed, repeated
-from kpca_stream.storage.basis import Basis
 from kpca_stream.storage.layout import RunStore
-from kpca_stream.storage.rows import ZarrRows
 
 Array = NDArray[Any]
-
-SUMMED_BY = ("kernel", "gamma", "degree", "coef0", "kernel_params", "precision", "landmarks", "n_landmarks")
-"""Parameters that sums over rows depend on."""
 
 
 def _approximates(model: Any) -> bool:
@@ -52,7 +34,7 @@ def _approximates(model: Any) -> bool:
     return True
 
 
-class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class KernelPCA(Intake, Outcome, Backward, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Kernel principal component analysis for data that need not fit in memory; exact, or by landmarks.
 
     K̃ a_j = μ_j a_j for the centred kernel matrix K̃ = H K H (Schölkopf, Smola and Müller 1998, Nonlinear
@@ -86,6 +68,11 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         Of "poly" and "sigmoid".
     kernel_params : dict, optional
         Keyword arguments of a callable kernel.
+    alpha : float
+        Of the kernel ridge regression from scores to rows: how much it is smoothed.
+    fit_inverse_transform : bool
+        Learn the way from scores back to rows, for `inverse_transform`. Up to 5,000 training rows as in
+        scikit-learn; beyond, on `n_landmarks` of them, in one more pass.
     eigen_solver : {"auto", "dense", "lanczos", "arpack", "randomized", "nystrom"}
         "arpack" and "randomized" give the same answers as "lanczos"; only "nystrom" approximates.
     tol : float
@@ -142,6 +129,12 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         ‖K̃a − μa‖; not of "nystrom".
     eigenvalue_bounds_ : ndarray of shape (n_components, 2)
         Only of "nystrom": where the exact eigenvalue is for certain, if the kernel is positive semidefinite.
+    X_transformed_fit_ : ndarray of shape (n_samples, n_components)
+        Only with `fit_inverse_transform`: the training scores that the ridge is in terms of; those of the
+        landmarks, (m, n_components), where they are too many.
+    dual_coef_ : ndarray of shape (n_samples, n_features)
+        Only with `fit_inverse_transform`: (K + αI)⁻¹X, K of the training scores; of landmarks
+        (m, n_features).
     n_passes_ : int
         Products of the kernel matrix with a block of vectors.
     n_features_in_ : int
@@ -164,6 +157,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         degree: float = 3,
         coef0: float = 1,
         kernel_params: dict[str, Any] | None = None,
+        alpha: float = 1.0,
+        fit_inverse_transform: bool = False,
         eigen_solver: str = "auto",
         tol: float = 0,
         max_iter: int | None = None,
@@ -186,6 +181,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self.degree = degree
         self.coef0 = coef0
         self.kernel_params = kernel_params
+        self.alpha = alpha
+        self.fit_inverse_transform = fit_inverse_transform
         self.eigen_solver = eigen_solver
         self.tol = tol
         self.max_iter = max_iter
@@ -208,7 +205,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-            NumPy array, pandas frame, Zarr or Dask array; for a precomputed kernel (n_samples, n_samples).
+            NumPy array, pandas frame, SciPy sparse matrix, Zarr, Dask or xarray array; for a precomputed
+            kernel (n_samples, n_samples). Sparse rows are made dense block by block, as they are used.
         y : ignored
         sample_weight : array of shape (n_samples,), optional
             A row of weight w acts as w copies; rows of weight 0 are left out. The rules for γ look at the
@@ -222,8 +220,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         X = self._validated(X, reset=True)
         X, weights, self._kept = without_zero_weights(X, sample_weight, square=self._is_precomputed)
         # Landmarks are copies, and no other rows stay with an approximation.
-        if isinstance(X, np.ndarray) and not self._is_precomputed and self.eigen_solver != "nystrom":
-            X = np.array(X, order="C")  # the model's own: what the caller does to his later changes no score
+        self._refuse_sparse_backward(X)
+        if not self._is_precomputed and self.eigen_solver != "nystrom":
+            X = own_copy(X)
         with self._scheduler(), self._workspace() as work:
             source, folder = as_source(X, settings.memory_limit, getattr(self, "feature_names_in_", None))
             store = None if work is None else RunStore.open(work.path / "gram.zarr")
@@ -231,13 +230,19 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             places = None
             if found.pairs is not None and found.n_distinct is not None and found.basis.rows is not None:
                 places = places_among(source, found.basis.rows)
-            basis = found.basis if work is None else _without(work, found.basis)
-        self._weights = weights
-        if found.pairs is None:
-            self._begun = {name: getattr(self, name) for name in SUMMED_BY}
-            return self._take_approximate(basis)
-        self._take(found, found.pairs, FittedBasis(basis, folder), places)
-        self.X_fit_ = X
+            basis = found.basis if work is None else without_store(work, found.basis)
+            self._weights = weights
+            self._forget("X_transformed_fit_", "dual_coef_")
+            if found.pairs is None:
+                self._begun = {name: getattr(self, name) for name in SUMMED_BY}
+                self._take_approximate(basis)
+            else:
+                self._take(found, found.pairs, FittedBasis(basis, folder), places)
+                self.X_fit_ = X
+            if self.fit_inverse_transform:
+                scores = None if found.pairs is None else self._training_scores()
+                limit = settings.memory_limit
+                self._learn_backward(source, scores, weights, limit=limit, seed=settings.seed)
         return self
 
     @available_if(_approximates)  # type: ignore[untyped-decorator]
@@ -260,6 +265,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         DataError
             If the model is not one of sums: exact, or of a precomputed kernel.
         """
+        self._refuse_backward()
         if not hasattr(self, "_model"):
             self._refuse_few(X)
             return self.fit(X, sample_weight=sample_weight)
@@ -282,10 +288,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             return np.asarray(self.transform(X))
         if self.eigen_solver == "nystrom":
             return np.asarray(self.transform(X))
-        scores = self.eigenvectors_ * np.sqrt(self.eigenvalues_)
-        if self._weights is not None:
-            scores /= np.sqrt(self._weights)[:, None]
-        return np.asarray(self._as_output(scores))
+        return np.asarray(self._as_output(self._training_scores()))
 
     def transform(self, X: Any) -> Any:
         """Scores of rows; lazy for a Dask array.
@@ -329,164 +332,13 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         check_is_fitted(self)
         if self._model.n_components < len(self.eigenvalues_):
-            _warn_of_fewer(self._model.n_components, len(self.eigenvalues_))
+            warn_of_fewer(self._model.n_components, len(self.eigenvalues_))
         self._model.save(path)
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.eigenvalues_)
-
-    @property
-    def _is_precomputed(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel == "precomputed"
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn what this estimator takes and keeps."""
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.sparse = True
         tags.input_tags.pairwise = self._is_precomputed
         return tags
-
-    def _validated(self, X: Any, *, reset: bool) -> Any:
-        if not is_out_of_core(X):
-            X = validate_data(
-                self,
-                X,
-                reset=reset,
-                dtype=[np.float64, np.float32],
-                ensure_min_samples=2 if reset else 1,
-                ensure_all_finite=False,  # looked at when rows are read: then row and column can be named
-            )
-        else:
-            check_matrix(X)
-            if reset:
-                self.__dict__.pop("feature_names_in_", None)
-                self.n_features_in_ = X.shape[1]
-        if reset or self._kept is None or not self._is_precomputed:
-            return X
-        return da.from_array(X)[:, self._kept] if is_out_of_core(X) else X[:, self._kept]
-
-    @contextmanager
-    def _workspace(self) -> Iterator[TemporaryFolder | None]:
-        """A folder for the time of a fit that keeps its tiles on disk."""
-        if self.storage != "zarr":
-            yield None
-            return
-        work = TemporaryFolder()
-        try:
-            yield work
-        finally:
-            work.remove()
-
-    def _scheduler(self) -> Any:
-        if self.n_jobs is None:
-            return nullcontext()
-        if self.n_jobs == 0:
-            raise ConfigError("n_jobs: got 0, expected a number of threads, -1 for all processors, or None")
-        return connect("threads", n_workers=None if self.n_jobs < 0 else self.n_jobs)
-
-    def _refuse_few(self, X: Any) -> None:
-        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-        if isinstance(self.landmarks, str) and n_rows < self.n_landmarks:
-            raise ConfigError(
-                f"partial_fit: got {n_rows} rows in the first call, expected at least n_landmarks="
-                f"{self.n_landmarks}, which are chosen among them; give more rows, or ask for fewer landmarks"
-            )
-
-    def _refuse_changes(self) -> None:
-        """The sums hold for the kernel and the landmarks with which they began."""
-        for name, was in getattr(self, "_begun", {}).items():
-            value = getattr(self, name)
-            if value is not was and not np.array_equal(value, was):
-                raise ConfigError(
-                    f"partial_fit: got {name}={value!r}, expected {was!r}, with which the sums began that "
-                    "rows are added to; set it back, or fit all rows anew"
-                )
-
-    def _forget(self, *names: str) -> None:
-        """What a fit by another solver left, and this one does not have."""
-        for name in names:
-            self.__dict__.pop(name, None)
-
-    def _take_approximate(self, basis: Basis) -> Self:
-        self._forget("eigenvectors_", "residual_norms_")
-        asked = self.n_components or 0
-        if basis.n_components < asked:
-            _warn_of_fewer(basis.n_components, asked)
-        self.eigenvalues_ = basis.eigenvalues
-        self.eigenvalue_bounds_ = brackets_of(basis)
-        self.n_passes_ = basis.facts["n_passes"]
-        self.X_fit_ = None if basis.rows is None else basis.rows.load()
-        self._take_basis(basis, FittedBasis(basis))
-        return self
-
-    def _take_basis(self, basis: Basis, model: FittedBasis) -> None:
-        given = self.gamma if isinstance(self.gamma, int | float) else 1.0 / self.n_features_in_
-        self.gamma_ = getattr(basis.kernel, "gamma", given)
-        self.explained_variance_ = self.eigenvalues_ / (basis.total_weight - 1)
-        self.explained_variance_ratio_ = (
-            self.eigenvalues_ / basis.trace if basis.trace > 0 else 0 * self.eigenvalues_
-        )
-        self.row_means_ = basis.row_means
-        self.grand_mean_ = basis.grand_mean
-        self._model = model
-
-    def _take(self, found: Fit, pairs: Eigenpairs, model: FittedBasis, places: Array | None) -> None:
-        self._forget("eigenvalue_bounds_")
-        basis = found.basis
-        if places is not None:
-            pairs = self._of_all_rows(found, pairs, places)
-        keep_zeros = self.n_components is not None and not self.remove_zero_eig
-        kept = slice(None) if keep_zeros else pairs.eigenvalues > 0
-        self.eigenvalues_ = pairs.eigenvalues[kept]
-        self.eigenvectors_ = pairs.eigenvectors[:, kept]
-        self.residual_norms_ = pairs.residual_norms[kept]
-        self.n_passes_ = pairs.n_passes
-        self._take_basis(basis, model)
-        if places is not None:
-            self.row_means_ = basis.row_means[places]
-        if (
-            self.remove_zero_eig
-            and self.n_components is not None
-            and len(self.eigenvalues_) < self.n_components
-        ):
-            _warn_of_fewer(len(self.eigenvalues_), self.n_components)
-
-    def _of_all_rows(self, found: Fit, pairs: Eigenpairs, places: Array) -> Eigenpairs:
-        """The pairs where each row stands for itself again, those of eigenvalue 0 completed."""
-        own = np.ones(len(places)) if self._weights is None else self._weights
-        pairs = repeated(pairs, places, own)
-        asked = found.plan.settings.n_components
-        return completed(pairs, asked) if isinstance(asked, int) else pairs
-
-    def _with_zeros(self, scores: Any) -> Any:
-        """Scores of components of eigenvalue 0 are 0."""
-        n_components = len(self.eigenvalues_)
-        n_missing = n_components - scores.shape[1]
-        if not n_missing:
-            return scores
-        pad = functools.partial(np.pad, pad_width=((0, 0), (0, n_missing)))
-        if not isinstance(scores, da.Array):
-            return pad(scores)
-        chunks = (scores.chunks[0], (n_components,))
-        meta = np.empty((0, n_components))
-        return da.map_blocks(pad, scores, dtype=scores.dtype, chunks=chunks, meta=meta)
-
-    def _as_output(self, scores: Any) -> Any:
-        # That which was asked for: landmarks may need similarities in another one.
-        asked = self._model.basis.facts["precision"]
-        return scores.astype(np.float32) if asked == "float32" else scores
-
-
-def _without(work: TemporaryFolder, basis: Basis) -> Basis:
-    """The store of a fit with storage="zarr" is gone after it, and rows that it held with it."""
-    held = isinstance(basis.rows, ZarrRows) and work.path.name in str(basis.rows.array.store_path)
-    return basis.in_memory() if held else basis
-
-
-def _warn_of_fewer(n_kept: int, n_asked: float) -> None:
-    warnings.warn(
-        f"only {n_kept} of {n_asked} components have a positive eigenvalue; these are kept",
-        KpcaStreamWarning,
-        stacklevel=3,
-    )
