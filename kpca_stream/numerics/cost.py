@@ -179,7 +179,7 @@ def row_seconds_of_caller(shape: Shape, stored_itemsize: int) -> float:
 
 
 def scoring_seconds(shape: Shape, n_scored: int, n_rows: int, at_once: int) -> float:
-    """Time in which so many rows are read and scored, some parts at once, by a basis that `n_rows` rows span."""
+    """Time in which rows are read and scored, some parts at once, by a basis that `n_rows` rows span."""
     products = shape.itemsize / 4 * 2 * shape.n_components / VECTOR_PRODUCTS_PER_SECOND
     reading = shape.n_features / PARSED_VALUES_PER_SECOND
     row = reading + n_rows * (shape.evaluation_seconds + CONTENTION * products)
