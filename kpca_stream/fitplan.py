@@ -174,11 +174,11 @@ class FitPlan:
         n_tasks = -(-n_workers // max(1, n_processes))
         return footprint.scoring_bytes(self.shape, int(BASIS_SHARE * self.settings.memory_limit), n_tasks)
 
-    def scoring_seconds(self, n_scored: int, n_cores: int) -> float:
-        """Time in which so many new rows are read and scored."""
+    def scoring_seconds(self, n_scored: int, at_once: int) -> float:
+        """Time in which so many new rows are read and scored, so many parts at once."""
         shape = replace(self.shape, itemsize=4 if self.scoring_precision == "float32" else 8)
         n_rows = self.n_landmarks if self.method == "nystrom" else shape.n_samples
-        return scoring_seconds(shape, n_scored, n_rows, n_cores)
+        return scoring_seconds(shape, n_scored, n_rows, at_once)
 
     @property
     def at_once(self) -> int:

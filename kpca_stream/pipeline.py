@@ -41,6 +41,7 @@ from kpca_stream.results import (
     as_json,
 )
 from kpca_stream.scorer import Scorer
+from kpca_stream.scorer.batch import PART_ROWS
 from kpca_stream.stages.sweep import Sweep
 from kpca_stream.storage.basis import Basis, open_basis, save_basis
 from kpca_stream.storage.opening import occupied
@@ -87,9 +88,9 @@ def plan_config(config: Config, reporter: Reporter, *, shape: tuple[int, int] | 
         in_place=in_place,
         reading_bytes=reading_bytes,
     )
-    n_scored = None if source is None else _rows_to_score(config)
+    scored = None if source is None else _rows_to_score(config)
     with connected(config):
-        return plan_summary(config, plan, passes.n_workers(), passes.n_processes(), n_scored)
+        return plan_summary(config, plan, passes.n_workers(), passes.n_processes(), scored)
 
 
 def fit_config(config: Config, reporter: Reporter, *, restart: bool = False) -> FitSummary:
@@ -280,14 +281,15 @@ def training_source(config: Config) -> Source:
     return open_source(config.data.train.path, rows=config.data.train.rows, columns=config.data.columns)
 
 
-def _rows_to_score(config: Config) -> int | None:
-    """How many there are; None where none are there yet, or nothing is to be scored."""
+def _rows_to_score(config: Config) -> tuple[int, int] | None:
+    """How many there are, in how many parts; None where none are there yet, or nothing is to be scored."""
     if config.score is None:
         return None
     asked = config.score.input
     place = Path(asked.path)
     if asked.path.startswith("sklearn:") or place.is_file() or (place.is_dir() and any(place.iterdir())):
-        return open_source(asked.path, rows=asked.rows).n_samples
+        n_rows = open_source(asked.path, rows=asked.rows).n_samples
+        return n_rows, max(1, -(-n_rows // (asked.part_rows or PART_ROWS)))
     return None
 
 

@@ -122,14 +122,15 @@ def _stored_landmarks(stored: dict[str, Any]) -> Landmarks:
 
 
 def plan_summary(
-    config: Config, plan: FitPlan, n_workers: int, n_processes: int, n_scored: int | None = None
+    config: Config, plan: FitPlan, n_workers: int, n_processes: int, scored: tuple[int, int] | None = None
 ) -> Plan:
     """What a fit will cost with `n_workers` tasks at once, in `n_processes` of their own or (0) in threads.
 
     The memory is also that of scoring, where the configuration says what to score; the time of that is told
-    where the number of rows is known, `n_scored`.
+    where `scored`, the number of its rows and that of their parts, is known.
     """
     n_cores = min(n_workers, CPU_COUNT)
+    n_scored, n_parts = scored or (None, 0)
     f, memory = plan.forecast, plan.memory_total(n_workers, n_processes)
     if config.score is not None:
         memory = max(memory, plan.memory_scoring(n_workers, n_processes))
@@ -157,7 +158,7 @@ def plan_summary(
         passes=f.passes,
         seconds=f.seconds(n_cores, n_processes),
         n_scored=n_scored,
-        scoring_seconds=None if n_scored is None else plan.scoring_seconds(n_scored, n_cores),
+        scoring_seconds=None if n_scored is None else plan.scoring_seconds(n_scored, min(n_cores, n_parts)),
         memory_limit=config.limits.memory,
         disk_limit=config.limits.disk,
         refusals=(plan.refusal(),) if plan.refusals() else (),

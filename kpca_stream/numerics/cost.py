@@ -22,6 +22,8 @@ EXACT_DIGITS = 10.0
 
 # Nominal rates, of one core but for those of the caller.
 START_SECONDS = 0.3
+OPENING_SECONDS = 0.1
+"""Until a basis is open, and what was scored before is known."""
 PROCESS_SECONDS = 2.0
 """Until the processes of a cluster have imported what their first tasks need."""
 ROW_VALUES_PER_SECOND = 5.0e7
@@ -176,11 +178,12 @@ def row_seconds_of_caller(shape: Shape, stored_itemsize: int) -> float:
     return START_SECONDS + shape.n_samples * shape.n_features / rate
 
 
-def scoring_seconds(shape: Shape, n_scored: int, n_rows: int, n_cores: int) -> float:
-    """Time in which so many rows are read and scored against a basis that `n_rows` rows span."""
+def scoring_seconds(shape: Shape, n_scored: int, n_rows: int, at_once: int) -> float:
+    """Time in which rows are read and scored, some parts at once, by a basis that `n_rows` rows span."""
     products = shape.itemsize / 4 * 2 * shape.n_components / VECTOR_PRODUCTS_PER_SECOND
     reading = shape.n_features / PARSED_VALUES_PER_SECOND
-    return n_scored * (reading + n_rows * (shape.evaluation_seconds + CONTENTION * products)) / n_cores
+    row = reading + n_rows * (shape.evaluation_seconds + CONTENTION * products)
+    return OPENING_SECONDS + n_scored * row / at_once
 
 
 def resolved_storage(

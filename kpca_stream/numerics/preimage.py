@@ -17,9 +17,10 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.linalg.lapack import dpocon
 
 from kpca_stream.errors import ConfigError
+from kpca_stream.numerics.features import FeatureMap
 from kpca_stream.numerics.kernels import Kernel, Laplacian, Operand, Preparation, Rbf
 from kpca_stream.numerics.multiply import strip_slices
-from kpca_stream.numerics.nystrom import ROUNDINGS, FeatureMap
+from kpca_stream.numerics.nystrom import ROUNDINGS
 
 Array = NDArray[Any]
 Blocks = Callable[[], Iterable[tuple[Array, Array, Array]]]

@@ -2,7 +2,8 @@
 
 ``python -m tests.benchmarks.plans``. Both through the command line, each in processes of its own. Memory is
 the peak of the largest process, imports included, as `top` would show it; disk the most that the run's store
-held; time that of the fit without the start of Python, the median of three. How many passes a solve takes is
+held, and the basis; time that of the fit without the start of Python, the median of three; "scoring" that of
+4,000 rows. How many passes a solve takes is
 known afterwards only: the disk is also set beside what the plan gives for the passes that were taken.
 """
 
@@ -26,12 +27,13 @@ from numpy.typing import NDArray
 
 from kpca_stream.fitplan import START_ROWS
 from kpca_stream.numerics.eigensolve import GUARD_COLUMNS, block_width
-from tests.benchmarks.child import ROOT, watch
+from tests.benchmarks.child import ROOT, size_of, watch
 from tests.benchmarks.data import cluster_gamma, clusters
 from tests.benchmarks.harness import MB, Answer, Figure, Question, main, rounds
 
 STORE = "work/gram.zarr"
 N_COMPONENTS = 10
+SCORED_ROWS = 4000
 
 
 @dataclass(frozen=True)
@@ -98,11 +100,13 @@ DEFAULTS = {"kernel.name": "rbf", "solver.method": "lanczos", "solver.tol": 1e-6
 def answer(*, quick: bool) -> Answer:
     """Ratios of forecast to measured."""
     rows = [row_of(case, times=rounds(quick=quick)) for case in CASES]
-    memory, times, disk = ([row[key] for row in rows] for key in ("memory", "time", "disk, same passes"))
+    keys = ("memory", "time", "disk, same passes", "scoring")
+    memory, times, disk, scoring = ([row[key] for row in rows] for key in keys)
     figures = [
         Figure("forecast memory / peak, smallest", min(memory), 1.0, is_least=True),
         Figure("forecast memory / peak, largest", max(memory), 1.5),
         Figure("time, largest factor between forecast and measured", max(max(t, 1 / t) for t in times), 2.0),
+        Figure("time of scoring, largest factor", max(max(s, 1 / s) for s in scoring), 2.0),
         Figure("disk for the passes taken, largest factor", max(max(d, 1 / d) for d in disk), 1.02),
     ]
     return Answer(rows, figures)
@@ -116,6 +120,7 @@ def row_of(case: Case, *, times: int = 1) -> dict[str, Any]:
         case.write(folder)
         forecast = measured("plan", folder, settings)["result"]
         taken = [measured("fit", folder, settings) for _ in range(times)]
+        scoring = scoring_of(folder, case, settings)
     seconds = statistics.median(found["result"]["seconds"] for found in taken)
     peak, disk = (max(found[key] for found in taken) for key in ("peak", "disk"))
     passes = taken[0]["result"]["n_passes"]
@@ -134,7 +139,17 @@ def row_of(case: Case, *, times: int = 1) -> dict[str, Any]:
         "disk, same passes": same_passes / disk,
         "passes": forecast["passes"],
         "needed": passes,
+        "scoring": scoring,
     }
+
+
+def scoring_of(folder: Path, case: Case, settings: dict[str, Any]) -> float:
+    """Forecast / measured time of scoring some of the rows by what was fitted last."""
+    n_rows = min(SCORED_ROWS, case.n_samples)
+    asked = {"input": {"path": f"rows{case.suffix}", "rows": f"0:{n_rows}"}, "output": "scores"}
+    chosen = {**settings, "score": asked}
+    forecast, taken = (run(command, folder, chosen)["result"] for command in ("plan", "score"))
+    return float(forecast["scoring_seconds"] / taken["seconds"])
 
 
 def bytes_of_a_pass(case: Case) -> int:
@@ -148,6 +163,12 @@ def measured(command: str, folder: Path, settings: dict[str, Any]) -> dict[str, 
     """``python -m kpca_stream COMMAND`` from nothing: ``result``, and ``peak`` and ``disk`` in bytes."""
     for leftover in ("work", "models"):
         rmtree(folder / leftover, ignore_errors=True)
+    found = run(command, folder, settings)
+    return {**found, "disk": found["disk"] + size_of(folder / "models")}
+
+
+def run(command: str, folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    """The same with what is there; ``disk`` is that of the run's store alone."""
     overrides = [part for key, value in settings.items() for part in ("--set", f"{key}={json.dumps(value)}")]
     arguments = [sys.executable, "-m", "kpca_stream", command, "config.yaml", "--json", "--quiet", *overrides]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
