@@ -140,6 +140,8 @@ class RefitResult:
     """Afterwards."""
     removed: tuple[int, ...] = ()
     """Old versions that nothing keeps any more."""
+    report: str | None = None
+    """The page about the version that was promoted, where one is asked for."""
     model: str
     seconds: float
     warnings: tuple[str, ...] = ()

@@ -570,3 +570,15 @@ def test_stores_of_refits_do_not_pile_up(method: str, tmp_path: Path) -> None:
     warm = "added" if method == "nystrom" else "continued"
     assert kinds(results) == ["fresh", warm, warm]
     assert not list(tmp_path.glob("*.refit"))
+
+
+def test_a_promoted_version_is_reported(tmp_path: Path) -> None:
+    """With a section report a re-fit that promotes writes the page, and one with nothing to do does not."""
+    landed(tmp_path)
+    page = tmp_path / "report.html"
+    config = model(tmp_path, report={"path": str(page)})
+    assert refit(config).report == str(page)
+    assert "version 1" in page.read_text()
+    page.unlink()
+    assert refit(config).report is None
+    assert not page.exists()

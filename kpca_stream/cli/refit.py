@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from kpca_stream.cli.commands import _config_options, _load
+from kpca_stream.cli.commands import _config_options, _load, example
 from kpca_stream.cli.invocation import Invocation
 from kpca_stream.telemetry import Reporter
 
 
-@click.command()
+@click.command(epilog=example("refit model.yaml --dry-run"))
 @_config_options
 @click.option("--force", is_flag=True, help="Fit though nothing makes it due.")
 @click.option("--dry-run", is_flag=True, help="Tell what would be done; write nothing.")

@@ -42,6 +42,8 @@ def _verdict(result: RefitResult) -> Iterator[Fact]:
     if result.removed:
         yield "taken away", f"versions {', '.join(map(str, result.removed))}"
     yield "model", result.model
+    if result.report is not None:
+        yield "report", result.report
     yield "time", duration(result.seconds)
 
 

@@ -29,6 +29,7 @@ from kpca_stream.refitting.decision import Circumstances, age_of, decide
 from kpca_stream.refitting.gate import Measured, judge, refusal
 from kpca_stream.refitting.newness import Newness, of_new_rows, of_scores
 from kpca_stream.refitting.publishing import Published, publish
+from kpca_stream.reporting import check_packages, make_report
 from kpca_stream.storage.lock import locked
 from kpca_stream.storage.registry import CHAMPION, Registry
 from kpca_stream.storage.retention import Retention, collect
@@ -72,11 +73,15 @@ def refit_config(
             "kernel.name: got precomputed, expected a kernel between rows: a matrix has no new rows; use fit"
         )
     make_importable()
+    if config.report is not None:
+        check_packages()
     registry = registry_of(config)
     held = nullcontext() if dry_run else _held(registry)
     with held, connected(config), recorded() as told:
         refit = _Refit.of(config, registry, reporter)
         result = refit.planned(force=force) if dry_run else refit.done(told, force=force)
+        if config.report is not None and result.action == "promoted":
+            result = replace(result, report=make_report(config, reporter).path)
     return replace(result, seconds=time.perf_counter() - began, warnings=tuple(told))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,12 +21,14 @@ from kpca_stream.refit_results import Drift, NewFile
 from kpca_stream.stages.scoring import Scores, score_rows
 from kpca_stream.storage.basis import Basis
 from kpca_stream.storage.rows import ArrayRows
-from kpca_stream.storage.scored import ScoredPart, scored_parts
+from kpca_stream.storage.score_parts import ScorePart, score_parts
 from kpca_stream.storage.source import Source
 from kpca_stream.storage.trained import Landed
 from kpca_stream.telemetry import Reporter
 
 Array = NDArray[Any]
+
+_TOLD = ("reconstruction_error", "hotelling_t2", "novelty")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,22 +101,20 @@ def of_scores(basis: Basis, folder: Path, model: str, version: int) -> Drift | N
 
     An even choice of their rows is held, no more than of new rows.
     """
-    parts = scored_parts(folder, model, version)
+    found = score_parts(folder, model) if folder.is_dir() else []
+    parts = [part for part in found if part.version == version]
     n_rows = sum(part.n_rows for part in parts)
     if not n_rows:
         return None
     every = max(1, -(-n_rows // drawn_rows(len(basis.columns))))
-    blocks = list(_chosen(parts, every))
-    has_error = all(error is not None for error, _, _ in blocks)
-    error = np.concatenate([e for e, _, _ in blocks if e is not None]) if has_error else None
-    t2, novel = (np.concatenate([block[index] for block in blocks]) for index in (1, 2))
-    return _drift(basis, "scores", Scores(np.empty((len(t2), 0)), error, t2, novel), None)
+    error, t2, novel = (_chosen(parts, name, every) for name in _TOLD)
+    known = None if np.isnan(error).any() else error
+    return _drift(basis, "scores", Scores(np.empty((len(t2), 0)), known, t2, novel.astype(bool)), None)
 
 
-def _chosen(parts: list[ScoredPart], every: int) -> Iterator[tuple[Array | None, Array, Array]]:
-    for part in parts:
-        for error, t2, novel in part.blocks():
-            yield None if error is None else error[::every], t2[::every], novel[::every]
+def _chosen(parts: list[ScorePart], name: str, every: int) -> Array:
+    """Every so many values of a column of scores."""
+    return np.concatenate([values[name][::every] for part in parts for values in part.batches([name])])
 
 
 def _sample_of(source: Source, every: int) -> _Sampled | DataError:

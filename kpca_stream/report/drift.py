@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpca_stream.errors import DataError
+from kpca_stream.numerics.drift import sampling_bound
 from kpca_stream.numerics.novelty import Thresholds
 from kpca_stream.report.canvas import axes_or_new, legend
 from kpca_stream.report.novelty import limit_of
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-CHANCE = 1e-3
-"""With which a part like the training rows is farther from them than the band tells."""
 TIE = 1e-9
 ORDER = "part, in order of writing"
 
@@ -68,10 +67,8 @@ class Distance:
 
     @property
     def by_chance(self) -> float:
-        """√(ln(2/p)/2 · (1/n + 1/N)), which equal sources pass with chance p (Massart 1990)."""
-        if not self.n_rows:
-            return float("nan")
-        return float(np.sqrt(np.log(2 / CHANCE) / 2 * (1 / self.n_rows + 1 / self.n_training)))
+        """What equal sources pass with a chance of one in a thousand."""
+        return sampling_bound(self.n_rows, self.n_training) if self.n_rows else float("nan")
 
     @property
     def relative_mean(self) -> float:
