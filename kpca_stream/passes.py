@@ -12,6 +12,7 @@ import functools
 import itertools
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from typing import Any, NamedTuple
@@ -29,10 +30,14 @@ WIDEST_WINDOW = 32
 
 
 class Call(NamedTuple):
-    """One task: a module-level function and its arguments, all of which serialize."""
+    """One task: a module-level function and its arguments, all of which serialize.
+
+    `label` names it among its like, where one that fails must be found.
+    """
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,17 +90,23 @@ class Commit:
 
 
 def n_workers() -> int:
-    """Tasks that run at once: threads of the active Dask client, else of the threaded scheduler."""
+    """Tasks that run at once: threads of the active Dask client, else of the threaded scheduler.
+
+    Of a client those that its cluster may come to have, where that is known.
+    """
     client = _active_client()
     if client is not None:
-        return max(1, sum(int(n) for n in client.nthreads().values()))
+        present = sum(int(n) for n in client.nthreads().values())
+        return max(1, present, int(dask.config.get("kpca_stream.workers", 0)))
     return int(dask.config.get("num_workers", None) or CPU_COUNT)
 
 
 def n_processes() -> int:
     """Worker processes of the active Dask client; 0 where tasks are threads of this process."""
     client = _active_client()
-    return 0 if client is None else max(1, len(client.nthreads()))
+    if client is None:
+        return 0
+    return max(1, len(client.nthreads()), int(dask.config.get("kpca_stream.processes", 0)))
 
 
 def _active_client() -> Any:
@@ -169,7 +180,14 @@ def as_delayed(call: Call) -> Any:
     """The Dask form of a call; only arguments that are Dask's own are looked into for graphs."""
     plain = tuple(itertools.takewhile(lambda argument: not _is_lazy(argument), call.arguments))
     function = functools.partial(call.function, *plain)
-    return delayed(function, pure=False, traverse=False)(*call.arguments[len(plain) :])
+    key = "-".join(filter(None, (call.function.__name__, call.label, uuid.uuid4().hex)))
+    return delayed(function, pure=False, traverse=False)(*call.arguments[len(plain) :], dask_key_name=key)
+
+
+def name_of_task(key: Any) -> str:
+    """What a key of Dask's is called in messages: the call's function and its label."""
+    function, _, rest = str(key).partition("-")
+    return f"task {function} {rest.rpartition('-')[0]}".rstrip()
 
 
 def _is_lazy(argument: Any) -> bool:

@@ -17,7 +17,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kpca_stream import passes
-from kpca_stream.cluster import connect, release_memory, return_freed_memory, single_threaded_blas
+from kpca_stream.cluster import (
+    connect_as,
+    forecast_workers,
+    release_memory,
+    return_freed_memory,
+    single_threaded_blas,
+)
 from kpca_stream.config import Config
 from kpca_stream.errors import ConfigError, DataError, KpcaStreamWarning
 from kpca_stream.fitplan import BASIS_SHARE
@@ -47,12 +53,12 @@ __all__ = ["fit_config", "plan_config", "run_config", "score_config", "verify_st
 def run_config(config: Config, reporter: Reporter, *, restart: bool = False) -> RunResult:
     """Fit (see `fit_config`), publish and, where the configuration says so, score."""
     job = _job(config)
-    with _connected(config):
+    with _connected(config, reporter):
         fitted = _fitted(config, job, reporter, restart=restart)
         return RunResult(fit=fitted, score=None if config.score is None else _scored(config, reporter))
 
 
-def plan_config(config: Config, reporter: Reporter, *, shape: tuple[int, int] | None = None) -> Plan:  # noqa: ARG001  the signature of all commands
+def plan_config(config: Config, reporter: Reporter, *, shape: tuple[int, int] | None = None) -> Plan:
     """What a fit will cost, from the shape of the data alone; reads no rows (of a CSV file, their places)."""
     settings = settings_of(config)
     source = None if shape is not None else _training_source(config)
@@ -69,8 +75,7 @@ def plan_config(config: Config, reporter: Reporter, *, shape: tuple[int, int] | 
         in_place=in_place,
         reading_bytes=reading_bytes,
     )
-    with _connected(config):
-        return plan_summary(config, plan, passes.n_workers(), passes.n_processes())
+    return plan_summary(config, plan, *_workers(config, reporter))
 
 
 def fit_config(config: Config, reporter: Reporter, *, restart: bool = False) -> FitSummary:
@@ -80,7 +85,7 @@ def fit_config(config: Config, reporter: Reporter, *, restart: bool = False) -> 
     may begin, and it is made anew.
     """
     job = _job(config)
-    with _connected(config):
+    with _connected(config, reporter):
         return _fitted(config, job, reporter, restart=restart)
 
 
@@ -89,7 +94,7 @@ def score_config(config: Config, reporter: Reporter) -> ScoreSummary:
     if config.score is None:
         raise ConfigError("score: missing section, expected input and output; add it to the configuration")
     _make_importable()
-    with _connected(config):
+    with _connected(config, reporter):
         return _scored(config, reporter)
 
 
@@ -257,7 +262,9 @@ def _write_parts(
 ) -> None:
     calls = [
         passes.Call(
-            write_part, (address, source.part(part.start, part.stop), part.start, path, metadata, on_missing)
+            write_part,
+            (address, source.part(part.start, part.stop), part.start, path, metadata, on_missing),
+            part.name,
         )
         for part, path in parts
     ]
@@ -283,10 +290,20 @@ def _shape(source: Source | None) -> tuple[int, int]:
     return (0, 0) if source is None else (source.n_samples, source.n_features)
 
 
-def _connected(config: Config) -> AbstractContextManager[None]:
-    cluster = config.cluster
+def _connected(config: Config, reporter: Reporter) -> AbstractContextManager[None]:
     return_freed_memory()
-    return connect(cluster.kind, n_workers=cluster.n_workers, threads_per_worker=cluster.threads_per_worker)
+    folder = str(Path.cwd()) if is_function_name(config.kernel.name) else None
+    memory = config.limits.memory
+    return connect_as(config.cluster, memory=memory, note=reporter.note, function_folder=folder)
+
+
+def _workers(config: Config, reporter: Reporter) -> tuple[int, int]:
+    """Tasks at once and processes of a fit; a cluster is asked only where the configuration does not say."""
+    known = forecast_workers(config.cluster)
+    if known is not None:
+        return known
+    with _connected(config, reporter):
+        return passes.n_workers(), passes.n_processes()
 
 
 @contextmanager

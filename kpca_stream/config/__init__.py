@@ -9,8 +9,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from kpca_stream.config import document, problems
+from kpca_stream.config.absolute import absolute
+from kpca_stream.config.cluster_schema import Adapt, Cluster, Kubernetes, Slurm, Tls
 from kpca_stream.config.schema import (
-    Cluster,
     Config,
     Data,
     Gram,
@@ -25,17 +26,19 @@ from kpca_stream.config.schema import (
     ScoreInput,
     Solver,
     Train,
-    parse_share,
     parse_size,
 )
+from kpca_stream.config.values import parse_share
 from kpca_stream.errors import ConfigError
 
 __all__ = [
+    "Adapt",
     "Cluster",
     "Config",
     "Data",
     "Gram",
     "Kernel",
+    "Kubernetes",
     "LandmarkRows",
     "LandmarksOf",
     "Limits",
@@ -44,7 +47,9 @@ __all__ = [
     "Nystrom",
     "Score",
     "ScoreInput",
+    "Slurm",
     "Solver",
+    "Tls",
     "Train",
     "json_schema",
     "load_config",
@@ -69,6 +74,11 @@ def load_config(
     further : callable, optional
         Gives what else is wrong with it: keys, and what, got and expected.
 
+    Returns
+    -------
+    Config
+        Its paths are absolute where workers may have another current folder.
+
     Raises
     ------
     ConfigError
@@ -83,7 +93,7 @@ def load_config(
     lines = [problems.line(key, message, raw) for key, message in further(config)]
     if lines:
         raise ConfigError("\n".join(lines))
-    return config
+    return absolute(config) if config.cluster.is_elsewhere else config
 
 
 def json_schema() -> dict[str, Any]:

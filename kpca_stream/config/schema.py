@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
-    ValidationError,
-    WrapValidator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
 
+from kpca_stream.config.cluster_schema import Cluster
 from kpca_stream.config.paths import Key, PathProblem, path_problems
+from kpca_stream.config.values import PositiveInt, Section, Share, expected
 from kpca_stream.parameters import canonical_kernel, kernel_problems
 
 _UNITS = {"": 1, "B": 1} | {
@@ -30,18 +27,6 @@ _UNITS = {"": 1, "B": 1} | {
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 _ROWS = r"^(-?\d+)?:(-?\d+)?$"
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
-
-
-def expected(text: str) -> WrapValidator:
-    """One message for all ways in which a value of several allowed kinds can be wrong."""
-
-    def check(value: Any, inner: Callable[[Any], Any]) -> Any:
-        try:
-            return inner(value)
-        except ValidationError:
-            raise PydanticCustomError("expected", "{text}", {"text": text}) from None
-
-    return WrapValidator(check)
 
 
 def parse_size(value: int | str) -> int:
@@ -61,42 +46,16 @@ def parse_size(value: int | str) -> int:
     return size
 
 
-def parse_share(value: float | str) -> float:
-    """The share that ``"99%"`` or ``0.99`` stands for.
-
-    Raises
-    ------
-    ValueError
-        Not between 0 and 1, both excluded.
-    """
-    if isinstance(value, str) and value.strip().endswith("%"):
-        share = float(value.strip()[:-1]) / 100
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        share = float(value)
-    else:
-        raise ValueError(f"not a share, got {value!r}")
-    if not 0 < share < 1:
-        raise ValueError(f"not a share, got {value!r}")
-    return share
-
-
 def _list_to_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-PositiveInt = Annotated[int, Field(ge=1)]
 Text = Annotated[str, Field(min_length=1)]
 Size = Annotated[
     int,
     Field(json_schema_extra={"type": ["integer", "string"], "examples": ["4GiB", 4_000_000_000]}),
     BeforeValidator(parse_size),
     expected("a number of bytes > 0 or a size such as 4GiB or 100GB"),
-]
-Share = Annotated[
-    float,
-    Field(json_schema_extra={"type": ["number", "string"], "examples": ["99%", 0.99]}),
-    BeforeValidator(parse_share),
-    expected("a share between 0 and 1, such as 0.99 or 99%"),
 ]
 KernelName = Annotated[Text, AfterValidator(canonical_kernel)]
 RowSlice = Annotated[
@@ -124,14 +83,6 @@ def _refuse(problems: list[PathProblem]) -> None:
     """Report `problems`, which are more than one value's, each at its key."""
     if problems:
         raise PydanticCustomError("problems", "{problems}", {"problems": problems})
-
-
-class Section(BaseModel):
-    """Unknown keys are refused, values never change their type, and nothing can be set later."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
 
 
 class Train(Section):
@@ -231,15 +182,6 @@ class Novelty(Section):
     """When a scored row counts as new."""
 
     quantile: Share = 0.99
-
-
-class Cluster(Section):
-    """Where the tasks run."""
-
-    kind: Literal["threads", "local"] = "threads"
-    n_workers: Count = None
-    """Threads, or processes; null: one per processor."""
-    threads_per_worker: PositiveInt = 1
 
 
 class Limits(Section):

@@ -142,7 +142,7 @@ class Gram:
                 K[j, i] = T.T
             self.counts.add(block.counts)
 
-        calls = [passes.Call(tiles_of_block, (self._task(index),)) for index in range(self.grid.n_tasks)]
+        calls = [self._tiles_of(index) for index in range(self.grid.n_tasks)]
         passes.run(calls, fold, progress=self._progress("Gram matrix"), at_once=self.at_once)
         self._all_present()
         return K
@@ -177,14 +177,22 @@ class Gram:
     def _product(self, index: int, V: Rows) -> passes.Call:
         parts = [V.part(*self.grid.block_rows(block)) for block in self._blocks[index]]
         memory = (self._memory[index],) if index < self._n_in_memory else ()
-        return passes.Call(multiply_block, (self._task(index), *parts, *memory))
+        return passes.Call(multiply_block, (self._task(index), *parts, *memory), self._label(index))
 
     def _keep(self, window: range) -> None:
         missing = [index for index in window if index < self._n_in_memory and index not in self._memory]
-        held = passes.persist([passes.Call(tiles_of_block, (self._task(index),)) for index in missing])
+        held = passes.persist([self._tiles_of(index) for index in missing])
         self._memory.update(zip(missing, held, strict=True))
         for counts in passes.compute([passes.Call(counts_of, (block,)) for block in held]):
             self.counts.add(counts)
+
+    def _tiles_of(self, index: int) -> passes.Call:
+        return passes.Call(tiles_of_block, (self._task(index),), self._label(index))
+
+    def _label(self, index: int) -> str:
+        """The rows whose tiles a task has."""
+        (a, b), (c, d) = (self.grid.block_rows(block) for block in self._blocks[index])
+        return f"K[{a}:{b}, {c}:{d}]"
 
     def _task(self, index: int) -> BlockTask:
         block = self._blocks[index]
