@@ -25,6 +25,7 @@ COMMIT_SECONDS = 60.0
 WINDOW_SECONDS = 0.5
 """Shorter windows are widened: every one ends with workers that wait for each other."""
 WINDOW_BYTES = 32 * 2**20
+SCHEDULERS_OF_CLIENTS = (None, "dask.distributed")
 WIDEST_WINDOW = 32
 """Tasks, unless twice the workers are more: graphs stay small."""
 
@@ -166,7 +167,25 @@ def compute(calls: Sequence[Call]) -> Sequence[Any]:
     """Results of `calls`; a single one runs in the caller, without a graph."""
     if _is_trivial(calls):
         return [calls[0].function(*calls[0].arguments)]
-    return tuple(dask.compute(*[as_delayed(call) for call in calls]))  # type: ignore[attr-defined,no-untyped-call]
+    tasks = [as_delayed(call) for call in calls]
+    client = _active_client()
+    if client is not None and dask.config.get("scheduler", None) in SCHEDULERS_OF_CLIENTS:
+        return _brought_home(client, tasks)
+    return tuple(dask.compute(*tasks))  # type: ignore[attr-defined,no-untyped-call]
+
+
+def _brought_home(client: Any, tasks: list[Any]) -> Sequence[Any]:
+    """Results as they come: one that is here is not lost with the worker that made it."""
+    from distributed import as_completed
+
+    futures = client.compute(tasks)
+    keys, results = [future.key for future in futures], {}
+    for future, result in as_completed(futures, with_results=True, raise_errors=False):
+        if future.status != "finished":
+            return tuple(client.gather(futures))  # raises what went wrong
+        results[future.key] = result
+        future.release()
+    return tuple(results[key] for key in keys)
 
 
 def persist(calls: Sequence[Call]) -> Sequence[Any]:

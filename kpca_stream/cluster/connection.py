@@ -127,15 +127,15 @@ def _connected(
     with ExitStack() as stack:
         stack.enter_context(losses.quiet())
         started = stack.enter_context(kinds.started(section, own, memory=memory, memory_limit=memory_limit))
-        watch = losses.Watch(section.wait_seconds, started.problem)
-        stack.enter_context(losses.told(watch))
         client = stack.enter_context(_client(section, started, own))
+        watch = losses.Watch(client, section.wait_seconds, started.problem)
+        stack.enter_context(losses.told(watch))
         _tell_dashboard(client, note)
         if section.adapt is not None:
             started.adapt(section.adapt)
         workers.wait(client, section.min_workers, section.wait_seconds, started.problem)
         workers.prepare(client, memory=memory, function_folder=function_folder)
-        stack.enter_context(watch.over(client))
+        stack.enter_context(watch.over())
         stack.enter_context(report.written(section.performance_report))
         stack.enter_context(dask.config.set(_expected(section, client)))
         yield

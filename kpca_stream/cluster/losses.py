@@ -49,23 +49,22 @@ class Watch:
 
     Parameters
     ----------
+    client : distributed.Client
     seconds : float
         How long there may be none.
     problem : callable
         Says why none will come, if that is known.
     """
 
-    def __init__(self, seconds: float, problem: Callable[[], str | None]) -> None:
-        self.seconds, self.problem = seconds, problem
-        self.client: Client | None = None
+    def __init__(self, client: Client, seconds: float, problem: Callable[[], str | None]) -> None:
+        self.client, self.seconds, self.problem = client, seconds, problem
         self.lost: str | None = None
         self._ended = threading.Event()
 
     @contextmanager
-    def over(self, client: Client) -> Iterator[None]:
-        """Watch the workers of `client` while the block runs."""
-        self.client = client
-        thread = threading.Thread(target=self._look, args=(client,), daemon=True)
+    def over(self) -> Iterator[None]:
+        """Watch the workers while the block runs."""
+        thread = threading.Thread(target=self._look, args=(self.client,), daemon=True)
         thread.start()
         try:
             yield
@@ -76,7 +75,7 @@ class Watch:
     @property
     def is_over(self) -> bool:
         """Whether the client has lost its scheduler, or was closed for want of workers."""
-        return self.lost is not None or (self.client is not None and self.client.status != "running")
+        return self.lost is not None or self.client.status != "running"
 
     def _look(self, client: Client) -> None:
         last_seen = time.monotonic()

@@ -93,7 +93,7 @@ def _check_memory(client: Client, memory: int) -> None:
 
 
 def _import_from(client: Client, folder: str) -> None:
-    """Let every worker that has `folder` find its modules."""
+    """Let the scheduler, which reads graphs, and every worker find the modules of `folder`, if it is there."""
     from distributed import WorkerPlugin
 
     class ImportsFrom(WorkerPlugin):
@@ -105,6 +105,7 @@ def _import_from(client: Client, folder: str) -> None:
         def setup(self, worker: Any) -> None:  # noqa: ARG002  Dask's signature
             add_folder(folder)
 
+    client.run_on_scheduler(add_folder, folder)
     client.register_plugin(ImportsFrom())
 
 

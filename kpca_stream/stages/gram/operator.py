@@ -116,7 +116,11 @@ class Gram:
         """
         addresses = [self.grid.block_rows(block) for block in range(self.grid.block_side)]
         calls = [
-            passes.Call(terms_of_rows, (self.kernel, self.rows.part(*a), a, self.grid.tile_rows))
+            passes.Call(
+                terms_of_rows,
+                (self.kernel, self.rows.part(*a), a, self.grid.tile_rows),
+                f"rows {a[0]}:{a[1]}",
+            )
             for a in addresses
         ]
         results: list[tuple[Array, Array]] = []
