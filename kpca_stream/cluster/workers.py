@@ -93,7 +93,7 @@ def _check_memory(client: Client, memory: int) -> None:
 
 
 def _import_from(client: Client, folder: str) -> None:
-    """Let the scheduler, which reads graphs, and every worker find the modules of `folder`, if it is there."""
+    """Let the scheduler, which reads graphs, and all workers find the modules of `folder`, if it is there."""
     from distributed import WorkerPlugin
 
     class ImportsFrom(WorkerPlugin):
