@@ -14,6 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 START_SECONDS = 60
+PAGES = ("--dashboard-address", "127.0.0.1:0")
 
 
 @dataclass
@@ -40,7 +41,7 @@ class Processes:
         """Start what does not run."""
         if not self._runs("scheduler"):
             self.scheduler_file.unlink(missing_ok=True)
-            self._begin("scheduler", "--scheduler-file", str(self.scheduler_file), "--port", "0")
+            self._begin("scheduler", "--scheduler-file", str(self.scheduler_file), "--port", "0", *PAGES)
             self._wait_for_file()
         for number in range(self.n_workers):
             if not self._runs(f"worker-{number}"):
@@ -48,7 +49,7 @@ class Processes:
 
     def start_worker(self, number: int, *more: str) -> None:
         address = ["--scheduler-file", str(self.scheduler_file)]
-        self._begin(f"worker-{number}", *address, "--nthreads", "1", "--no-nanny", *more)
+        self._begin(f"worker-{number}", *address, "--nthreads", "1", "--no-nanny", "--no-dashboard", *more)
 
     def kill(self, name: str) -> None:
         """End a process as the kernel does where memory ends."""
@@ -71,7 +72,7 @@ class Processes:
         command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *arguments, *self.options]
         with (own / "log").open("ab") as log:
             self.running[name] = subprocess.Popen(
-                [*command, "--host", "127.0.0.1", "--no-dashboard"],
+                [*command, "--host", "127.0.0.1"],
                 cwd=own,
                 env=os.environ | {"PYTHONPATH": str(ROOT)},
                 stdout=log,

@@ -123,7 +123,7 @@ class Cluster(Section):
     scheduler_file: _Path = None
     """What ``dask scheduler --scheduler-file`` wrote."""
     tls: Tls | None = None
-    dashboard: Annotated[_Text | None, expected("HOST:PORT, or null for none")] = "127.0.0.1:0"
+    dashboard: Annotated[str, Field(pattern=r"^[^:]*:\d+$"), expected("HOST:PORT")] = "127.0.0.1:0"
     """Where the scheduler serves its pages; port 0: any that is free."""
     performance_report: _Path = None
     """Where Dask's report of what every worker did is written; an HTML file."""
