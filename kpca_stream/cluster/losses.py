@@ -28,6 +28,8 @@ def turned_away(what: str) -> Iterator[None]:
     """Tell errors of starting and connecting as a cluster that may be there another time."""
     try:
         yield
+    except KpcaStreamError:
+        raise
     except (OSError, RuntimeError, TypeError, ValueError) as error:
         raise BusyError(f"{what}, got: {_one_line(error)}; try again, or look whether it is up") from error
 

@@ -15,8 +15,7 @@ import pytest
 
 from kpca_stream import passes
 from kpca_stream.config import load_config
-from kpca_stream.fitplan import make_plan
-from kpca_stream.pipeline import fit_config, settings_of
+from kpca_stream.pipeline import fit_config
 from kpca_stream.results import FitSummary
 from kpca_stream.telemetry import silent
 from tests.disturb import started, wait_until, write_yaml
@@ -95,8 +94,8 @@ class Job:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[FitSummary, int, int]:
-    """The result, the number of its tiles, and of those in one task."""
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[FitSummary, int]:
+    """The result, and the number of its tiles."""
     job = Job(tmp_path_factory.mktemp("undisturbed"))
     job.write({"kind": "threads", "n_workers": 2})
     with pytest.MonkeyPatch.context() as patch:
@@ -104,9 +103,8 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[FitSummary, i
         patch.syspath_prepend(str(job.folder))
         config = load_config("c.yaml")
         found = fit_config(config, silent())
-        plan = make_plan(settings_of(config), N_ROWS, 6, np.dtype(float), with_store=True)
     assert max(job.computed().values()) == 1
-    return found, plan.grid.n_tiles, plan.grid.tiles_per_block
+    return found, found.n_tiles
 
 
 def result_of(folder: Path) -> dict[str, Any]:
@@ -155,10 +153,10 @@ EXPECTED = {"worker": {0}, "scheduler": {75, 0}, "client": {-9, 0}}
 
 @pytest.mark.parametrize("number", range(N_RUNS))
 def test_whatever_is_lost_the_result_is_the_same(
-    number: int, undisturbed: tuple[FitSummary, int, int], tmp_path: Path
+    number: int, undisturbed: tuple[FitSummary, int], tmp_path: Path
 ) -> None:
     """A killed worker, scheduler or client costs the tasks in flight, and no bit of the result."""
-    expected, n_tiles, tiles_per_task = undisturbed
+    expected, n_tiles = undisturbed
     rng = np.random.default_rng([SEED, number])
     victim = list(VICTIMS)[number % 3]
     job = Job(tmp_path / "job")
@@ -187,9 +185,7 @@ def test_a_tile_that_ends_every_worker_is_named(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_cluster_without_workers_is_given_up(
-    undisturbed: tuple[FitSummary, int, int], tmp_path: Path
-) -> None:
+def test_a_cluster_without_workers_is_given_up(undisturbed: tuple[FitSummary, int], tmp_path: Path) -> None:
     """Where the last worker goes and none comes for wait_seconds, exit 75; the next start goes on."""
     job = Job(tmp_path / "job")
     with processes(tmp_path / "cluster", 2) as cluster:
@@ -209,7 +205,7 @@ def test_a_cluster_without_workers_is_given_up(
 
 
 def test_a_local_process_that_is_killed_is_replaced(
-    undisturbed: tuple[FitSummary, int, int], tmp_path: Path
+    undisturbed: tuple[FitSummary, int], tmp_path: Path
 ) -> None:
     """On processes of this machine a killed one comes back, and the command ends as if nothing had been."""
     job = Job(tmp_path)
