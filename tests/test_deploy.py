@@ -42,10 +42,10 @@ def name_of(path: Path) -> str:
 
 
 def tool(name: str) -> str:
-    """A linter that a package of the group ``lint`` brings."""
+    """A linter that a package of the extra ``lint`` brings."""
     found = shutil.which(name) or shutil.which(name, path=Path(sys.executable).parent)
     if found is None:
-        pytest.skip(f"{name} is not installed: pip install --group lint")
+        pytest.skip(f"{name} is not installed: pip install 'kpca-stream[lint]'")
     return found
 
 
@@ -102,7 +102,7 @@ def test_the_image_is_no_users_with_rights_and_has_locked_versions() -> None:
 def test_the_compose_file_is_one() -> None:
     """The compose specification's own types take the file."""
     compose = pytest.importorskip(
-        "compose_spec", reason="compose-spec is not installed: pip install --group lint"
+        "compose_spec", reason="compose-spec is not installed: pip install 'kpca-stream[lint]'"
     )
     text = (DEPLOY / "docker" / "compose.yaml").read_text()
     found = documents(DEPLOY / "docker" / "compose.yaml")[0]
@@ -129,7 +129,9 @@ def test_scripts_pass_their_linter(path: Path) -> None:
 
 def test_manifests_meet_kubernetes_schemas() -> None:
     """Every object of Kubernetes' own meets the strict schema of the oldest version that is served."""
-    validate = pytest.importorskip("kubernetes_validate", reason="not installed: pip install --group lint")
+    validate = pytest.importorskip(
+        "kubernetes_validate", reason="not installed: pip install 'kpca-stream[lint]'"
+    )
     kinds = []
     for document in rendered():
         if "dask.org" not in document["apiVersion"]:
