@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ KERNELS = ("linear", "rbf", "laplacian", "poly", "sigmoid", "cosine", "precomput
 ALIASES = {"polynomial": "poly"}
 KERNELS_WITH_GAMMA = frozenset({"rbf", "laplacian", "poly", "sigmoid"})
 KERNELS_WITH_MEDIAN = frozenset({"rbf", "laplacian"})
+
+_SCORE_COLUMNS = re.compile(r"source|row|kpca_\d+|reconstruction_error|hotelling_t2|novelty|model_version")
 
 
 class Problem(NamedTuple):
@@ -112,3 +115,8 @@ def _is_finite(value: object) -> bool:
         return math.isfinite(value)  # type: ignore[arg-type]
     except (TypeError, OverflowError):
         return False
+
+
+def is_score_column(name: str) -> bool:
+    """Whether scores have a column of this name already."""
+    return _SCORE_COLUMNS.fullmatch(name) is not None

@@ -17,16 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kpca_stream import passes
-from kpca_stream.cluster import (
-    connect_as,
-    forecast_workers,
-    release_memory,
-    return_freed_memory,
-    single_threaded_blas,
-)
+from kpca_stream.cluster import connect_as, forecast_workers, release_memory, return_freed_memory
 from kpca_stream.config import Config
 from kpca_stream.errors import ConfigError, DataError, KpcaStreamWarning
-from kpca_stream.fitplan import BASIS_SHARE
 from kpca_stream.fitting import Fit, FitSettings, fit, make_plan
 from kpca_stream.joining import merged
 from kpca_stream.landmark_settings import landmark_settings
@@ -35,14 +28,12 @@ from kpca_stream.numerics.resolve import KernelSpec, make_kernel, resolve_kernel
 from kpca_stream.parameters import is_function_name
 from kpca_stream.preliminaries import early_refusal, look_at, own_values, plan_of, stays_in_place
 from kpca_stream.results import FitSummary, MergeSummary, Plan, RunResult, ScoreSummary, as_json
-from kpca_stream.stages.scoring import PartResult, open_like, write_part
+from kpca_stream.scorer import Scorer
 from kpca_stream.stages.sweep import Sweep
-from kpca_stream.storage.basis import BasisAddress, open_basis, save_basis
+from kpca_stream.storage.basis import open_basis, save_basis
 from kpca_stream.storage.opening import occupied
 from kpca_stream.storage.registry import Registry
-from kpca_stream.storage.scores import part_name, read_counts
-from kpca_stream.storage.source import Part, Source, open_source
-from kpca_stream.storage.whole import sweep_leftovers
+from kpca_stream.storage.source import Source, open_source
 from kpca_stream.summaries import fit_summary, merge_summary, plan_summary, reused_summary
 from kpca_stream.telemetry import Reporter
 from kpca_stream.verification import verify_store
@@ -55,7 +46,9 @@ def run_config(config: Config, reporter: Reporter, *, restart: bool = False) -> 
     job = _job(config)
     with _connected(config, reporter):
         fitted = _fitted(config, job, reporter, restart=restart)
-        return RunResult(fit=fitted, score=None if config.score is None else _scored(config, reporter))
+        return RunResult(
+            fit=fitted, score=None if config.score is None else Scorer(config, reporter).work_off()
+        )
 
 
 def plan_config(config: Config, reporter: Reporter, *, shape: tuple[int, int] | None = None) -> Plan:
@@ -89,13 +82,12 @@ def fit_config(config: Config, reporter: Reporter, *, restart: bool = False) -> 
         return _fitted(config, job, reporter, restart=restart)
 
 
-def score_config(config: Config, reporter: Reporter) -> ScoreSummary:
-    """Score the configured input part by part; parts that are there are left as they are."""
-    if config.score is None:
-        raise ConfigError("score: missing section, expected input and output; add it to the configuration")
+def score_config(config: Config, reporter: Reporter, *, follow: bool = False) -> ScoreSummary:
+    """Score what is new in the configured input, once or (`follow`) until SIGTERM or SIGINT comes."""
     _make_importable()
     with _connected(config, reporter):
-        return _scored(config, reporter)
+        scorer = Scorer(config, reporter)
+        return scorer.follow() if follow else scorer.work_off()
 
 
 def merge_bases(paths: Sequence[Path], into: Path) -> MergeSummary:
@@ -200,7 +192,7 @@ def _fitted(config: Config, job: _Job, reporter: Reporter, *, restart: bool) -> 
         name = fit_name(settings, looked, source)
         version = None if restart else registry.find(name)
         if version is not None:
-            registry.point(version)
+            registry.promote(version)
             store.finish_after(name)
             return reused_summary(config, registry, version)
         named = replace(store, fit=name)
@@ -214,68 +206,6 @@ def _fitted(config: Config, job: _Job, reporter: Reporter, *, restart: bool) -> 
         registry.point(version)
         store.finish()
         return summary(version=version)
-
-
-def _scored(config: Config, reporter: Reporter) -> ScoreSummary:
-    if config.score is None:
-        raise ConfigError("score: missing section, expected input and output; add it to the configuration")
-    began = time.perf_counter()
-    registry, asked = _registry(config), config.score
-    version = registry.resolve()
-    address = BasisAddress.of(registry.basis_path(version), int(BASIS_SHARE * config.limits.memory))
-    source = open_like(
-        asked.input.path, asked.input.rows, address.open(), chosen=config.data.columns is not None
-    )
-    output = Path(asked.output)
-    output.mkdir(parents=True, exist_ok=True)
-    sweep_leftovers(output)
-    parts = source.parts(asked.input.part_rows)
-    fit_of_version = str(registry.manifest(version).get("fit"))
-    paths = [
-        output / part_name(part.name, part.identity, config.name, version, fit_of_version) for part in parts
-    ]
-    missing = [(part, path) for part, path in zip(parts, paths, strict=True) if not path.exists()]
-    metadata = {"kpca_stream.model": config.name, "kpca_stream.version": str(version)}
-    _write_parts(address, source, missing, metadata, config.data.on_missing, reporter)
-    counts = [read_counts(path) for path in paths]
-    return ScoreSummary(
-        source=source.name,
-        n_rows=sum(n_rows for n_rows, _ in counts),
-        n_parts=len(parts),
-        parts_written=len(missing),
-        parts_skipped=len(parts) - len(missing),
-        n_novel=sum(n_novel for _, n_novel in counts),
-        output=str(output),
-        model=str(registry.folder),
-        version=version,
-        seconds=time.perf_counter() - began,
-    )
-
-
-def _write_parts(
-    address: BasisAddress,
-    source: Source,
-    parts: list[tuple[Part, Path]],
-    metadata: dict[str, str],
-    on_missing: str,
-    reporter: Reporter,
-) -> None:
-    calls = [
-        passes.Call(
-            write_part,
-            (address, source.part(part.start, part.stop), part.start, path, metadata, on_missing),
-            part.name,
-        )
-        for part, path in parts
-    ]
-
-    def fold(_: int, result: PartResult | DataError) -> None:
-        if isinstance(result, DataError):
-            raise result
-
-    if calls:
-        with single_threaded_blas():
-            passes.run(calls, fold, progress=reporter.step("scores"))
 
 
 def _registry(config: Config) -> Registry:

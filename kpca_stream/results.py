@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import Any
 
+from kpca_stream.model_results import Collection, ModelDiff, ModelList, ModelVersion, Promotion
+
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
@@ -100,15 +102,33 @@ class MergeSummary:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SetAside:
+    """A file of the input that could not be scored, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class ScoreSummary:
     """Rows scored against a basis, and where their scores lie."""
 
     source: str
+    n_files: int
+    """In the input now; one for a single file or array."""
     n_rows: int
+    """That have scores, of these files."""
+    rows_written: int
+    """By this command."""
     n_parts: int
     parts_written: int
     parts_skipped: int
     n_novel: int
+    files_set_aside: int = 0
+    set_aside: tuple[SetAside, ...] = ()
+    """The first of them."""
+    files_waiting: int = 0
+    """Left alone, since they were still being written."""
     output: str
     model: str
     version: int
@@ -197,7 +217,10 @@ class Failure:
     exit_code: int
 
 
-Result = RunResult | FitSummary | MergeSummary | ScoreSummary | Plan | VerifyReport | ConfigCheck
+ModelResult = ModelList | ModelVersion | Promotion | ModelDiff | Collection
+Result = (
+    RunResult | FitSummary | MergeSummary | ScoreSummary | Plan | VerifyReport | ConfigCheck | ModelResult
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -72,7 +72,9 @@ FIT = FitSummary(
 )
 SCORE = ScoreSummary(
     source="sklearn:digits, rows 1437:1797",
+    n_files=1,
     n_rows=360,
+    rows_written=240,
     n_parts=6,
     parts_written=4,
     parts_skipped=2,

@@ -164,7 +164,7 @@ def test_every_mistake_is_told_with_its_place(mistakes: Mistakes) -> None:
         ),
         (
             "score: {}",
-            "4:8: score.input: missing key, got none, expected a section with path, rows, part_rows",
+            "4:8: score.input: missing key, got none, expected a section with path, rows, part_rows.*",
         ),
         ("kernel: {name: rbff}", r"4:16: kernel.name: unknown kernel, got 'rbff', did you mean 'rbf'\?.*"),
         ("kernel: {gamma: 0}", "4:17: kernel.gamma: .* got 0.0, expected a number > 0.*"),

@@ -256,7 +256,7 @@ def test_commands_exist(path: Path) -> None:
         if command is None:
             continue
         options = {option for parameter in command.params for option in parameter.opts}
-        given = {word for word in words if word.startswith("--") and word != "--follow"}
+        given = {word for word in words if word.startswith("--")}
         assert given <= options, (path, given - options)
 
 

@@ -91,7 +91,7 @@ Exit codes:
   1    failed
   2    a mistake in the arguments or the configuration, a plan beyond
        the limits, a full disk, or a place that must not be written to
-  65   bad data, or a store that does not pass verify
+  65   bad data, files set aside, or a store that does not pass verify
   75   try again: the store is in use, or the processes were lost
   130  interrupted
   143  terminated
@@ -154,12 +154,20 @@ def fit(path: str, settings: tuple[str, ...], restart: bool, **output: bool) -> 
 
 @commands.command()
 @_config_options
-def score(path: str, settings: tuple[str, ...], **output: bool) -> int:
-    """Score rows against the published basis."""
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Go on, and look again and again for what has arrived, until SIGTERM or Ctrl-C.",
+)
+def score(path: str, settings: tuple[str, ...], follow: bool, **output: bool) -> int:  # noqa: FBT001  click's call
+    """Score rows against the published basis, each once.
+
+    Without --follow: what is there now.
+    """
 
     def call(told: Reporter) -> Any:
         config = _load(path, settings)
-        return _pipeline().score_config(config, told)
+        return _pipeline().score_config(config, told, follow=follow)
 
     return Invocation("score", **output).perform(call)
 

@@ -9,25 +9,29 @@ import errno
 import json
 import logging
 import os
-import signal
 import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
 from kpca_stream.errors import ConfigError, DataError, KpcaStreamError, KpcaStreamWarning
-from kpca_stream.results import Failure, Output, Plan, Result, RunResult, VerifyReport, as_json
+from kpca_stream.results import (
+    Failure,
+    Output,
+    Plan,
+    Result,
+    RunResult,
+    ScoreSummary,
+    VerifyReport,
+    as_json,
+)
+from kpca_stream.signals import Terminated, terminable
 from kpca_stream.telemetry import JsonLines, Reporter, new_run, reporter
-
-
-class Terminated(BaseException):
-    """SIGTERM came: everything that is open is closed on the way out."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ class Invocation:
         self, call: Callable[[Reporter], Result], told: Reporter
     ) -> tuple[Result | None, Failure | None]:
         try:
-            with _terminable():
+            with terminable():
                 return call(told), None
         # The outermost place: whatever comes gets an exit code, and a traceback where it is a bug.
         except (Exception, KeyboardInterrupt, Terminated) as error:  # noqa: BLE001
@@ -131,7 +135,12 @@ def _failure(error: BaseException) -> Failure | None:
 
 
 def _verdict(result: Result | None) -> Failure | None:
-    """Why a result is no success: a plan beyond the limits, a store with faults."""
+    """Why a result is no success: a plan beyond the limits, a store with faults, files set aside."""
+    score = result.score if isinstance(result, RunResult) else result
+    if isinstance(score, ScoreSummary) and score.files_set_aside:
+        first = score.set_aside[0].reason
+        message = f"{score.files_set_aside} of {score.n_files} files set aside, the first: {first}"
+        return Failure(kind=DataError.__name__, message=message, exit_code=DataError.exit_code)
     if isinstance(result, Plan) and result.refusals:
         message = "\n".join(result.refusals)
         return Failure(kind=ConfigError.__name__, message=message, exit_code=ConfigError.exit_code)
@@ -203,18 +212,3 @@ def _our_warnings(tell_text: Callable[[str], None]) -> Iterator[_Once]:
         warnings.simplefilter("always", KpcaStreamWarning)
         warnings.showwarning = show
         yield once
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Turn the first SIGTERM into `Terminated`; later ones do not disturb the cleaning up."""
-
-    def stop(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001  the signal module's signature
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise Terminated
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

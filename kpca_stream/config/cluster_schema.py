@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from kpca_stream.config.values import PositiveInt, Section, expected
@@ -102,6 +102,8 @@ class Kubernetes(Section):
 class Cluster(Section):
     """Where the tasks run."""
 
+    model_config = ConfigDict(serialize_by_alias=True)
+
     kind: Kind = "threads"
     class_: Annotated[
         _Class | None, expected('a class of clusters such as "package.module.Class", or null')
@@ -153,7 +155,7 @@ class Cluster(Section):
         return self
 
     def _problems(self) -> Iterator[tuple[tuple[str, ...], str]]:
-        if self.class_ is not None and "kind" in self.model_fields_set:
+        if self.class_ is not None and self.kind != "threads":
             yield ("class",), f"both class and kind, got kind {self.kind}, expected one of them"
         for key, forms in _STEERED_BY.items():
             field = type(self).model_fields[key]

@@ -10,6 +10,7 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
+    field_validator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -17,7 +18,7 @@ from pydantic_core import PydanticCustomError
 from kpca_stream.config.cluster_schema import Cluster
 from kpca_stream.config.paths import Key, PathProblem, path_problems
 from kpca_stream.config.values import PositiveInt, Section, Share, expected
-from kpca_stream.parameters import canonical_kernel, kernel_problems
+from kpca_stream.parameters import canonical_kernel, is_score_column, kernel_problems
 
 _UNITS = {"": 1, "B": 1} | {
     unit: base**power
@@ -203,17 +204,54 @@ class ScoreInput(Section):
     """The rows to score."""
 
     path: Text
+    """A file or array of any kind, which may grow, or a folder where files of any kinds land."""
     rows: RowSlice = None
+    """Of one file or array only."""
     part_rows: Count = None
-    """Rows of a part; null: a part is a file."""
+    """Most rows of a part; null: 262,144."""
+    settle_seconds: Annotated[float, Field(ge=0)] = 2
+    """A file is left alone until its size and time have stayed the same for so long."""
+
+
+class Metrics(Section):
+    """Where Prometheus finds the counters of a scorer that follows."""
+
+    port: Annotated[int, Field(ge=0, le=65_535)] = 9108
+    host: Text = "127.0.0.1"
 
 
 class Score(Section):
-    """What is scored after a fit, and where the scores go."""
+    """What is scored after a fit or as it arrives, and where the scores go."""
 
     input: ScoreInput
     output: Text = "scores/"
-    format: Literal["parquet"] = "parquet"
+    format: Literal["parquet", "zarr"] = "parquet"
+    carry: Annotated[
+        tuple[Text, ...], BeforeValidator(_list_to_tuple), expected("a list of names of columns")
+    ] = ()
+    """Names of columns of the input, keys of rows perhaps, that are carried through."""
+    on_bad: Literal["set-aside", "error"] = "set-aside"
+    """Whether a file that cannot be scored is noted and left out, or ends the command."""
+    on_changed: Literal["error", "rescore"] = "error"
+    """What to do where rows that were scored are others now."""
+    on_new_version: Literal["rescore", "keep"] = "rescore"
+    """What to do with scores of an older version of the model."""
+    look_seconds: Annotated[float, Field(gt=0)] = 10
+    """Between two looks at the input, with --follow."""
+    status: Text | None = None
+    """The file that tells how a scorer that follows is getting on; null: _status.json in the output."""
+    metrics: Metrics | None = None
+    """Needs the extra metrics."""
+
+    @field_validator("carry")
+    @classmethod
+    def _names_are_free(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        taken = [name for name in names if names.count(name) > 1 or is_score_column(name)]
+        if taken:
+            raise ValueError(
+                f"got {taken[0]!r}, expected names that appear once and are no column of the scores"
+            )
+        return names
 
 
 class Config(Section):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+from collections.abc import Iterable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,11 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from kpca_stream.errors import DataError
-from kpca_stream.storage.damage import first_line
 from kpca_stream.storage.whole import written_whole
 
 Array = NDArray[Any]
+
+GROUP_ROWS = 65_536
+"""Of a row group, at least: small ones are slow to read."""
 
 
 def part_name(name: str, identity: str, model: str, version: int, fit: str) -> str:
@@ -36,47 +40,78 @@ def part_name(name: str, identity: str, model: str, version: int, fit: str) -> s
         What tells this version from one of the same number in another registry.
     """
     digest = hashlib.blake2b(
-        "\n".join((identity, model, str(version), fit)).encode(), digest_size=6
+        "\n".join((identity, model, str(version), fit)).encode(errors="surrogateescape"), digest_size=6
     ).hexdigest()
     readable = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[-60:]
     return f"{readable}-v{version}-{digest}.parquet"
 
 
-def read_counts(path: Path) -> tuple[int, int]:
-    """Rows of a part, and how many of them are novel.
-
-    Raises
-    ------
-    DataError
-        If the file is no whole part.
-    """
+def label_of(path: Path) -> Label | None:
+    """Whose scores a file holds; None if it holds none of this package's."""
     try:
-        with pq.ParquetFile(path, pre_buffer=False) as file:
-            novelty = file.read(columns=["novelty"])["novelty"].to_numpy()
-    except (pa.ArrowException, OSError, KeyError) as error:
-        raise DataError(f"{path} is damaged ({first_line(error)}); remove it and score again") from error
-    return len(novelty), int(novelty.sum())
+        found = pq.read_schema(path).metadata or {}
+        source, model, version = (
+            found[f"kpca_stream.{key}".encode()] for key in ("source", "model", "version")
+        )
+    except (pa.ArrowException, OSError, KeyError):
+        return None
+    return Label(source=os.fsdecode(source), model=model.decode(), version=int(version))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Label:
+    """Whose scores a part holds.
+
+    Parameters
+    ----------
+    source : str
+        Name of the input file.
+    model : str
+    version : int
+        Of the model.
+    """
+
+    source: str
+    model: str
+    version: int
 
 
 class PartWriter:
     """Writes the scores of one part beside their name and renames the file when it is whole.
 
-    Columns: ``row`` (position in the input), ``kpca_0`` …, ``reconstruction_error``, ``hotelling_t2``,
-    ``novelty``.
+    Columns: ``source`` (the input file), ``row`` (position in it), those carried through, ``kpca_0`` …,
+    ``reconstruction_error``, ``hotelling_t2``, ``novelty``, ``model_version``.
+
+    Parameters
+    ----------
+    path : Path
+    n_components : int
+    label : Label
     """
 
-    def __init__(self, path: Path, n_components: int, metadata: dict[str, str]) -> None:
+    def __init__(self, path: Path, n_components: int, label: Label) -> None:
         self.path = path
-        scores = [pa.field(f"kpca_{j}", pa.float64()) for j in range(n_components)]
-        others = [pa.field("reconstruction_error", pa.float64()), pa.field("hotelling_t2", pa.float64())]
-        fields = [pa.field("row", pa.int64()), *scores, *others, pa.field("novelty", pa.bool_())]
-        self.schema = pa.schema(fields, metadata=metadata)
+        self.n_components = n_components
+        self.label = label
+        self.waiting: list[pa.Table] = []
+        self.writer: pq.ParquetWriter | None = None
+
+    def _schema(self, carried: Iterable[pa.Field]) -> pa.Schema:
+        scores = [*(f"kpca_{j}" for j in range(self.n_components)), "reconstruction_error", "hotelling_t2"]
+        fields = [
+            pa.field("source", pa.string()),
+            pa.field("row", pa.int64()),
+            *carried,
+            *(pa.field(name, pa.float64()) for name in scores),
+            pa.field("novelty", pa.bool_()),
+            pa.field("model_version", pa.int32()),
+        ]
+        metadata = {f"kpca_stream.{key}": os.fsencode(str(value)) for key, value in vars(self.label).items()}
+        return pa.schema(fields, metadata=metadata)
 
     def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            file = stack.enter_context(written_whole(self.path))
-            self.writer = stack.enter_context(pq.ParquetWriter(file, self.schema))
-            self.stack = stack.pop_all()
+        self.stack = ExitStack()
+        self.file = self.stack.enter_context(written_whole(self.path))
         return self
 
     def write(
@@ -86,14 +121,45 @@ class PartWriter:
         reconstruction_error: Array | None,
         hotelling_t2: Array,
         novelty: Array,
+        carried: pa.Table | None = None,
     ) -> None:
-        """Append some rows."""
-        error = pa.nulls(len(row), pa.float64()) if reconstruction_error is None else reconstruction_error
-        columns = [row, *np.asarray(scores, np.float64).T, error, hotelling_t2, novelty]
-        arrays = [column if isinstance(column, pa.Array) else pa.array(column) for column in columns]
-        self.writer.write_table(pa.table(arrays, schema=self.schema))
+        """Append some rows; the columns carried through are the same each time."""
+        n_rows = len(row)
+        source = self.label.source.encode(errors="backslashreplace").decode()  # a name may be no text
+        error = pa.nulls(n_rows, pa.float64()) if reconstruction_error is None else reconstruction_error
+        columns = [
+            pa.repeat(source, n_rows),
+            row,
+            *([] if carried is None else carried.columns),
+            *np.asarray(scores, np.float64).T,
+            error,
+            hotelling_t2,
+            novelty,
+            pa.repeat(pa.scalar(self.label.version, pa.int32()), n_rows),
+        ]
+        arrays = [
+            column if isinstance(column, pa.Array | pa.ChunkedArray) else pa.array(column)
+            for column in columns
+        ]
+        schema = self._schema(() if carried is None else carried.schema)
+        self.waiting.append(pa.table(arrays, schema=schema))
+        if sum(table.num_rows for table in self.waiting) >= GROUP_ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        rows = pa.concat_tables(waiting) if waiting else self._schema(()).empty_table()
+        if self.writer is None:
+            self.writer = self.stack.enter_context(pq.ParquetWriter(self.file, rows.schema))
+        if waiting:
+            self.writer.write_table(rows)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stack.__exit__(kind, error, trace)
+        if error is not None:
+            self.stack.__exit__(kind, error, trace)
+            return
+        with ExitStack() as stack:
+            stack.push(self.stack)
+            self._flush()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import zarr
 from numpy.typing import NDArray
 
@@ -27,7 +28,7 @@ from kpca_stream.storage.sources.delimited import open_csv
 from kpca_stream.storage.sources.folder import folder_table, members
 from kpca_stream.storage.sources.hdf5 import SEPARATOR, open_hdf5
 from kpca_stream.storage.sources.parquet import open_parquet
-from kpca_stream.storage.sources.selection import picked_columns, row_range
+from kpca_stream.storage.sources.selection import label_columns, picked_columns, row_range
 from kpca_stream.storage.sources.table import BLOCK_BYTES, Table, common_float_type, even_blocks, steps
 
 __all__ = ["BLOCK_BYTES", "Part", "Source", "open_source"]
@@ -139,6 +140,11 @@ class Source:
         pieces = self.table.read(self.start + start, self.start + stop, self.picked)
         return even_blocks(pieces, stop - start, self.n_features, self.dtype, name=self.name)
 
+    def carried(self, start: int, stop: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Rows ``start`` to ``stop`` of columns of any type, by their names, in pieces of any height."""
+        picked = dict(zip(names, label_columns(self.table, names), strict=True))
+        return self.table.carried(self.start + start, self.start + stop, picked)
+
     def locate(self, row: int) -> str:
         """Name of a row for messages: file and 0-based data row in it."""
         return self.table.locate(self.start + row)
@@ -219,7 +225,7 @@ def _open_path(path: Path, dataset: str | None = None) -> Table:
         if not (separator and dataset and _exists(Path(text))):
             raise ConfigError(f"{path}: no such file or folder, expected data there; correct the path")
         return _open_path(Path(text), dataset)
-    if path.is_dir() and not _is_zarr(path):
+    if path.is_dir() and not is_array_folder(path):
         files = members(path, _kind, _EXPECTED)
         return folder_table(str(path), tuple(_open_file(file, dataset) for file in files))
     return _open_file(path, dataset)
@@ -245,7 +251,7 @@ def _open_file(path: Path, dataset: str | None) -> Table:
 
 
 def _kind(path: Path) -> str:
-    if path.is_dir() and _is_zarr(path):
+    if path.is_dir() and is_array_folder(path):
         return "zarr"
     end = path.suffix.removeprefix(".").lower()
     kind = _OTHER_ENDS.get(end, end)
@@ -259,5 +265,6 @@ def _kind(path: Path) -> str:
     return kind
 
 
-def _is_zarr(path: Path) -> bool:
+def is_array_folder(path: Path) -> bool:
+    """Whether a folder is a Zarr array or group rather than one of files."""
     return path.suffix.lower() == ".zarr" or any((path / mark).exists() for mark in _ZARR_MARKS)

@@ -56,18 +56,37 @@ def naming(path: Path) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write a small JSON file whole or not at all."""
-    with written_whole(path) as file:
-        file.write(json.dumps(value, indent=1, allow_nan=False).encode() + b"\n")
+def write_json(path: Path, value: Any, *, synced: bool = True) -> None:
+    """Write a small JSON file whole or not at all; `synced` as for `written_whole`."""
+    with written_whole(path, synced=synced) as file:
+        file.write(json_bytes(value))
+
+
+def json_bytes(value: Any) -> bytes:
+    """`value` as the content of a small JSON file."""
+    return json.dumps(value, indent=1, allow_nan=False).encode() + b"\n"
 
 
 def sweep_leftovers(folder: Path) -> None:
     """Remove what interrupted writes left in `folder`: hidden ``.partial`` entries untouched for a day."""
-    for path in folder.glob(".*.partial"):
+    remove_old(folder, ".*.partial")
+
+
+def remove_old(folder: Path, pattern: str = "*") -> None:
+    """Remove entries of `folder` that nobody touched for a day."""
+    for path in folder.glob(pattern):
         with suppress(FileNotFoundError):  # another process sweeps too
             if time.time() - path.stat().st_mtime > LEFTOVER_SECONDS:
                 remove(path)
+
+
+def folder_size(folder: Path) -> int:
+    """Bytes that the files of a folder hold; those that go meanwhile count nothing."""
+    n_bytes = 0
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            n_bytes += 0 if path.is_dir() else path.lstat().st_size
+    return n_bytes
 
 
 def remove_tree(path: Path) -> None:

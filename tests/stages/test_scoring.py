@@ -15,10 +15,10 @@ from kpca_stream.cluster import connect, single_threaded_blas
 from kpca_stream.errors import DataError
 from kpca_stream.fitting import FitSettings, fit
 from kpca_stream.numerics.resolve import KernelSpec
-from kpca_stream.stages import scoring
-from kpca_stream.stages.scoring import PartResult, open_like, score_block, score_rows, write_part
+from kpca_stream.stages.scoring import Written, block, open_like, score_block, score_rows, write_part
 from kpca_stream.storage.basis import Basis, BasisAddress, save_basis
 from kpca_stream.storage.rows import ArrayRows
+from kpca_stream.storage.scores import Label
 from kpca_stream.storage.source import open_source
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 RNG = np.random.default_rng(3)
 X = RNG.standard_normal((2500, 5)) * [4.0, 3.0, 2.0, 1.0, 0.5] + 2.0
 X_NEW = RNG.standard_normal((330, 5)) * [4.0, 3.0, 2.0, 1.0, 0.5] + 2.0
+LABEL = Label(source="a", model="m", version=1)
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
 
 
@@ -116,7 +117,7 @@ def test_many_blocks_are_joined_in_order(monkeypatch: pytest.MonkeyPatch) -> Non
     """Rows scored in many tasks come back in their order, and none is missing."""
     basis = fitted(KernelSpec("rbf", 0.05))
     expected = score_rows(basis, ArrayRows(X_NEW))
-    monkeypatch.setattr(scoring, "BLOCK_ROWS", 32)
+    monkeypatch.setattr(block, "BLOCK_ROWS", 32)
     found = score_rows(basis, ArrayRows(X_NEW))
     np.testing.assert_allclose(found.scores, expected.scores, atol=1e-11)
     np.testing.assert_allclose(found.reconstruction_error, expected.reconstruction_error, atol=1e-11)
@@ -132,7 +133,7 @@ def address(tmp_path: Path) -> BasisAddress:
 def call(
     address: BasisAddress, source: Any, path: Path, on_missing: str = "error", first_row: int = 0
 ) -> Any:
-    return write_part(address, source, first_row, path, {}, on_missing)
+    return write_part(address, source, first_row, path, Written(label=LABEL, on_missing=on_missing))
 
 
 def test_a_part_holds_rows_scores_and_novelty(address: BasisAddress, tmp_path: Path) -> None:
@@ -145,7 +146,7 @@ def test_a_part_holds_rows_scores_and_novelty(address: BasisAddress, tmp_path: P
     np.testing.assert_allclose(frame[[f"kpca_{j}" for j in range(5)]], expected.scores, atol=1e-11)
     np.testing.assert_allclose(frame["reconstruction_error"], expected.reconstruction_error, atol=1e-11)
     np.testing.assert_allclose(frame["hotelling_t2"], expected.hotelling_t2, rtol=1e-9)
-    assert found == PartResult(230, int(expected.novelty.sum()))
+    assert found[:2] == (230, int(expected.novelty.sum()))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -179,7 +180,7 @@ def test_dropped_rows_leave_the_numbers_of_the_others(address: BasisAddress, tmp
 
 def test_a_part_may_lose_all_its_rows(address: BasisAddress, tmp_path: Path) -> None:
     """A part of which every row is dropped is written, without rows."""
-    assert call(address, open_source(X_NEW * np.nan), tmp_path / "p.parquet", "drop") == PartResult(0, 0)
+    assert call(address, open_source(X_NEW * np.nan), tmp_path / "p.parquet", "drop")[:2] == (0, 0)
     assert len(pd.read_parquet(tmp_path / "p.parquet")) == 0
 
 
@@ -231,7 +232,9 @@ def test_threads_and_processes_write_equal_bits(
         (tmp_path / folder).mkdir()
         paths = [tmp_path / folder / f"{a}.parquet" for a in range(0, 330, 60)]
         calls = [
-            passes.Call(write_part, (address, source.part(a, min(a + 60, 330)), a, path, {}, "error"))
+            passes.Call(
+                write_part, (address, source.part(a, min(a + 60, 330)), a, path, Written(label=LABEL))
+            )
             for a, path in zip(range(0, 330, 60), paths, strict=True)
         ]
         with single_threaded_blas():

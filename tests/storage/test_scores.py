@@ -10,19 +10,22 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kpca_stream.errors import DataError
-from kpca_stream.storage.scores import PartWriter, part_name, read_counts
+from kpca_stream.storage.scores import Label, PartWriter, label_of, part_name
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+LABEL = Label(source="a.csv", model="digits", version=3)
 
 
 def write(path: Path, blocks: list[int], *, with_error: bool = True) -> None:
     rng = np.random.default_rng(0)
     at = 0
-    with PartWriter(path, 2, {"kpca_stream.version": "3"}) as writer:
+    with PartWriter(path, 2, LABEL) as writer:
         for n_rows in blocks:
             scores = rng.standard_normal((n_rows, 2))
             error = np.abs(scores[:, 0]) if with_error else None
@@ -35,17 +38,41 @@ def test_a_part_opens_with_pandas(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", [5, 0, 3])
     frame = pd.read_parquet(tmp_path / "a.parquet")
     assert list(frame.columns) == [
+        "source",
         "row",
         "kpca_0",
         "kpca_1",
         "reconstruction_error",
         "hotelling_t2",
         "novelty",
+        "model_version",
     ]
-    assert [str(kind) for kind in frame.dtypes] == ["int64", *["float64"] * 4, "bool"]
+    assert [str(kind) for kind in frame.dtypes] == ["str", "int64", *["float64"] * 4, "bool", "int32"]
+    assert set(frame["source"]) == {"a.csv"}
+    assert set(frame["model_version"]) == {3}
     assert frame["row"].tolist() == list(range(8))
     assert pq.read_schema(tmp_path / "a.parquet").metadata[b"kpca_stream.version"] == b"3"
-    assert read_counts(tmp_path / "a.parquet") == (8, int((frame["kpca_0"] > 0).sum()))
+    assert label_of(tmp_path / "a.parquet") == LABEL
+
+
+def test_small_blocks_make_large_row_groups(tmp_path: Path) -> None:
+    """Rows written a few at a time lie in row groups of at least 65,536, in order."""
+    write(tmp_path / "a.parquet", [3000] * 45)
+    with pq.ParquetFile(tmp_path / "a.parquet") as file:
+        heights = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
+    assert heights == [66_000, 66_000, 3000]
+    assert pd.read_parquet(tmp_path / "a.parquet")["row"].tolist() == list(range(135_000))
+
+
+def test_columns_are_carried_through(tmp_path: Path) -> None:
+    """Columns of any type that are carried through stand behind the row, with their types and values."""
+    carried = pa.table({"id": ["a", None], "day": pa.array([1, 2], pa.date32())})
+    one = np.ones(2)
+    with PartWriter(tmp_path / "a.parquet", 1, LABEL) as writer:
+        writer.write(np.arange(2), one[:, None], one, one, one > 0, carried)
+    found = pq.read_table(tmp_path / "a.parquet")
+    assert found.column_names[:4] == ["source", "row", "id", "day"]
+    assert found.select(["id", "day"]).equals(carried)
 
 
 def test_an_unknown_error_is_null(tmp_path: Path) -> None:
@@ -60,7 +87,7 @@ def test_an_error_in_the_middle_leaves_nothing(tmp_path: Path, written: int) -> 
 
     def stopped() -> None:
         one = np.ones(1)
-        with PartWriter(tmp_path / "a.parquet", 1, {}) as writer:
+        with PartWriter(tmp_path / "a.parquet", 1, LABEL) as writer:
             for _ in range(written):
                 writer.write(np.arange(1), one[:, None], one, one, one > 0)
             raise ZeroDivisionError
@@ -74,8 +101,9 @@ def test_a_killed_writer_leaves_no_part(tmp_path: Path) -> None:
     """After kill -9 in the middle of a part there is no file under its name."""
     code = (
         "import sys, numpy as np; from pathlib import Path\n"
-        "from kpca_stream.storage.scores import PartWriter\n"
-        "with PartWriter(Path(sys.argv[1]), 1, {}) as writer:\n"
+        "from kpca_stream.storage.scores import Label, PartWriter\n"
+        "label = Label(source='a', model='b', version=1)\n"
+        "with PartWriter(Path(sys.argv[1]), 1, label) as writer:\n"
         "    one = np.ones(1); writer.write(np.arange(1), one[:, None], one, one, one > 0)\n"
         "    print('written', flush=True); sys.stdin.read()"
     )
@@ -94,15 +122,15 @@ def test_a_killed_writer_leaves_no_part(tmp_path: Path) -> None:
     assert not (tmp_path / "a.parquet").exists()
     assert [path.suffix for path in tmp_path.iterdir()] == [".partial"]
     write(tmp_path / "a.parquet", [2])
-    assert read_counts(tmp_path / "a.parquet")[0] == 2
+    assert len(pd.read_parquet(tmp_path / "a.parquet")) == 2
 
 
-@pytest.mark.parametrize("content", [b"", b"PAR1", b"no parquet at all"])
-def test_a_damaged_part_is_named(tmp_path: Path, content: bytes) -> None:
-    """A file that is no whole part is refused by its name, with the remedy."""
-    (tmp_path / "a.parquet").write_bytes(content)
-    with pytest.raises(DataError, match=r"a\.parquet is damaged .* remove it"):
-        read_counts(tmp_path / "a.parquet")
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"no parquet at all", None])
+def test_a_file_of_somebody_else_has_no_label(tmp_path: Path, content: bytes | None) -> None:
+    """A damaged file, or one that another program wrote, is not taken for one of these scores."""
+    path = tmp_path / "a.parquet"
+    pd.DataFrame({"x": [1]}).to_parquet(path) if content is None else path.write_bytes(content)
+    assert label_of(path) is None
 
 
 def test_a_name_tells_input_model_version_and_fit_apart() -> None:

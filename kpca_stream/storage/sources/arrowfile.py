@@ -18,6 +18,7 @@ from kpca_stream.storage.sources.table import (
     BLOCK_BYTES,
     Column,
     FileTable,
+    Picked,
     block_rows,
     check_not_empty,
     steps,
@@ -57,21 +58,33 @@ class ArrowTable(FileTable):
     def read_pieces(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
         """Copy some rows of a record batch at a time, cast to the narrowest common type of floats."""
         columns = [self.columns[position] for position in picked]
+        for mapped, batch in self._batches(start, stop, picked):
+            yield as_array(batch, columns, mapped.release)
+
+    def carried(self, start: int, stop: int, picked: Picked) -> Iterator[pa.RecordBatch]:
+        """The same batches of columns of any type."""
+        found = self._batches(start, stop, tuple(picked.values()))
+        return self.unchanged(batch.select(list(picked)) for _, batch in found)
+
+    def _batches(
+        self, start: int, stop: int, picked: tuple[int, ...]
+    ) -> Iterator[tuple[_Mapped, pa.RecordBatch]]:
         problem = f"{self.name}, rows {start} to {stop - 1}: cannot be read"
         with told_as(problem, "restore the file or write it again"):
             mapped = _Mapped(self.file.path, picked if self.is_compressed else ())
-            yield from self._read(mapped, start, stop, columns)
+            for batch in self._slices(mapped, start, stop, len(picked)):
+                yield mapped, batch
 
-    def _read(self, mapped: _Mapped, start: int, stop: int, columns: list[Column]) -> Iterator[NDArray[Any]]:
+    def _slices(self, mapped: _Mapped, start: int, stop: int, n_columns: int) -> Iterator[pa.RecordBatch]:
         for index, (first, end) in enumerate(zip(self.offsets, self.offsets[1:], strict=False)):
             a, b = max(start, first), min(stop, end)
             if a >= b:
                 continue
             self.file.check()  # reading a map behind the end of its file would end the process
             batch = mapped.batch(index)
-            for low, high in steps(a - first, b - first, block_rows(len(columns))):
+            for low, high in steps(a - first, b - first, block_rows(n_columns)):
                 self.file.check()
-                yield as_array(batch.slice(low, high - low), columns, mapped.release)
+                yield batch.slice(low, high - low)
             del batch  # before the next is decoded
 
 

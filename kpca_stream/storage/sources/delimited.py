@@ -29,6 +29,7 @@ from kpca_stream.storage.sources.table import (
     WINDOW_ROWS,
     Column,
     FileTable,
+    Picked,
     check_not_empty,
 )
 from kpca_stream.storage.stamp import FileStamp
@@ -59,28 +60,40 @@ class CsvTable(FileTable):
 
     def read_pieces(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
         """Parse the byte range that holds these rows."""
+        return map(_as_array, self._slices(start, stop, picked, pa.float64()))
+
+    def carried(self, start: int, stop: int, picked: Picked) -> Iterator[pa.RecordBatch]:
+        """The same rows as text, since the file tells no types."""
+        found = self._slices(start, stop, tuple(picked.values()), pa.string())
+        return self.unchanged(batch.rename_columns(list(picked)) for batch in found)
+
+    def _slices(
+        self, start: int, stop: int, picked: tuple[int, ...], kind: pa.DataType
+    ) -> Iterator[pa.RecordBatch]:
         first, last = start // WINDOW_ROWS, -(-stop // WINDOW_ROWS)
         begin, end = first * WINDOW_ROWS, min(last * WINDOW_ROWS, self.n_rows)
         at = begin
         try:
-            for batch in self._batches(first, last, picked):
+            for batch in self._batches(first, last, picked, kind):
                 low, high = max(start - at, 0), min(stop - at, batch.num_rows)
                 if low < high:
-                    yield _as_array(batch.slice(low, high - low))
+                    yield batch.slice(low, high - low)
                 at += batch.num_rows
                 if stop <= at < end:
                     return
         except pa.ArrowException as error:
-            raise self._fault(first, last, picked, error) from error
+            raise self._fault(first, last, picked if kind == pa.float64() else (), error) from error
         if at != end:
             raise DataError(
                 f"{self.name}, rows {begin} to {end - 1}: got {at - begin} rows, expected {end - begin}; "
                 "the file changed while it was read, or a quote is not closed"
             )
 
-    def _batches(self, first: int, last: int, picked: tuple[int, ...]) -> Iterator[pa.RecordBatch]:
+    def _batches(
+        self, first: int, last: int, picked: tuple[int, ...], kind: pa.DataType
+    ) -> Iterator[pa.RecordBatch]:
         wanted = [str(position) for position in picked]
-        types = dict.fromkeys(wanted, pa.float64())
+        types = dict.fromkeys(wanted, kind)
         conversion = pacsv.ConvertOptions(column_types=types, include_columns=wanted)
         with self._reader(first, last, _BLOCK_BYTES, conversion) as reader:
             yield from reader

@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from kpca_stream.errors import DataError
 from kpca_stream.storage.rows import Rows
-from kpca_stream.storage.sources.table import Column, Piece, Table
+from kpca_stream.storage.sources.table import Column, Picked, Piece, Table
 
 _IGNORED_STARTS = (".", "_")
-_IGNORED_ENDS = (".tmp", ".partial")
+_IGNORED_ENDS = (".tmp", ".partial", ".part", ".filepart", ".crdownload")
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,10 +56,19 @@ class FolderTable:
 
     def read(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
         """The rows of each table in turn."""
+        for table, a, b in self._cut(start, stop):
+            yield from table.read(a, b, picked)
+
+    def carried(self, start: int, stop: int, picked: Picked) -> Iterator[pa.RecordBatch]:
+        """The same rows of columns of any type."""
+        for table, a, b in self._cut(start, stop):
+            yield from table.carried(a, b, picked)
+
+    def _cut(self, start: int, stop: int) -> Iterator[tuple[Table, int, int]]:
         for table, offset in zip(self.tables, self.offsets, strict=False):
             a, b = max(start - offset, 0), min(stop - offset, table.n_rows)
             if a < b:
-                yield from table.read(a, b, picked)
+                yield table, a, b
 
     def locate(self, row: int) -> str:
         """Name of a row for messages."""
@@ -108,7 +118,7 @@ def members(path: Path, kind_of: Callable[[Path], str], expected: str) -> list[P
     DataError
         If there are none, or of several kinds.
     """
-    files = sorted(entry for entry in path.iterdir() if not _is_ignored(entry.name))
+    files = sorted(entry for entry in path.iterdir() if not is_ignored(entry.name))
     if not files:
         raise DataError(f"{path}: got an empty folder, expected {expected}; add some")
     for file in files[1:]:
@@ -120,7 +130,8 @@ def members(path: Path, kind_of: Callable[[Path], str], expected: str) -> list[P
     return files
 
 
-def _is_ignored(name: str) -> bool:
+def is_ignored(name: str) -> bool:
+    """Whether a file of this name is hidden, or is renamed when it is whole."""
     return name.startswith(_IGNORED_STARTS) or name.endswith(_IGNORED_ENDS)
 
 

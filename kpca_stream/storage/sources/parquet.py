@@ -7,18 +7,20 @@ writer chose otherwise), and by its footer with the number of row groups, not wi
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from kpca_stream.errors import DataError
 from kpca_stream.storage.damage import told_as
 from kpca_stream.storage.sources.columnar import as_array, check_names, number_type
-from kpca_stream.storage.sources.table import Column, FileTable, block_rows, check_not_empty
+from kpca_stream.storage.sources.table import Column, FileTable, Picked, block_rows, check_not_empty
 from kpca_stream.storage.stamp import FileStamp
 
 _BUFFER_BYTES = 64 * 1024
@@ -63,18 +65,34 @@ class ParquetTable(FileTable):
 
     def read_pieces(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
         """Decode small batches, cast to the narrowest common type of floats."""
+        columns = [self.columns[position] for position in picked]
+        with self._reading(start, stop) as file:
+            for batch in self._batches(file, start, stop, columns):
+                yield as_array(batch, columns)
+
+    def carried(self, start: int, stop: int, picked: Picked) -> Iterator[pa.RecordBatch]:
+        """The same batches of columns of any type."""
+        return self.unchanged(
+            self._carried(start, stop, [self.columns[position] for position in picked.values()])
+        )
+
+    def _carried(self, start: int, stop: int, columns: list[Column]) -> Iterator[pa.RecordBatch]:
+        with self._reading(start, stop) as file:
+            yield from self._batches(file, start, stop, columns)
+
+    @contextmanager
+    def _reading(self, start: int, stop: int) -> Iterator[pq.ParquetFile]:
         problem = f"{self.name}, rows {start} to {stop - 1}: cannot be read"
         with told_as(problem, _REMEDY), _open(self.file.path) as file:
-            yield from self._read(file, start, stop, picked)
+            yield file
 
-    def _read(
-        self, file: pq.ParquetFile, start: int, stop: int, picked: tuple[int, ...]
-    ) -> Iterator[NDArray[Any]]:
-        columns = [self.columns[position] for position in picked]
+    def _batches(
+        self, file: pq.ParquetFile, start: int, stop: int, columns: list[Column]
+    ) -> Iterator[pa.RecordBatch]:
         groups = self._groups(start, stop)
         at = self.offsets[groups[0]]
         batches = file.iter_batches(
-            batch_size=max(1, block_rows(len(picked)) // _BATCHES_PER_BLOCK),
+            batch_size=max(1, block_rows(len(columns)) // _BATCHES_PER_BLOCK),
             row_groups=groups,
             columns=[column.name for column in columns],
             use_threads=False,
@@ -82,7 +100,7 @@ class ParquetTable(FileTable):
         for batch in batches:
             low, high = max(start - at, 0), min(stop - at, batch.num_rows)
             if low < high:
-                yield as_array(batch.slice(low, high - low), columns)
+                yield batch.slice(low, high - low)
             at += batch.num_rows
 
     def _groups(self, start: int, stop: int) -> list[int]:

@@ -39,6 +39,20 @@ def picked_columns(table: Table, asked: Sequence[str | int] | None) -> tuple[int
     return picked
 
 
+def label_columns(table: Table, names: Sequence[str]) -> tuple[int, ...]:
+    """Positions of columns of any type by their names.
+
+    Raises
+    ------
+    DataError
+        If there is no such column.
+    """
+    try:
+        return tuple(map(_Names(table).position, names))
+    except ConfigError as error:
+        raise DataError(f"{error}; it is to be carried through: add it, or correct score.carry") from error
+
+
 def _numeric(table: Table) -> tuple[int, ...]:
     picked = tuple(position for position, column in enumerate(table.columns) if column.dtype is not None)
     if not picked:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,14 @@ from numpy.typing import NDArray
 from kpca_stream.errors import DataError
 from kpca_stream.storage.rows import Rows
 from kpca_stream.storage.stamp import FileStamp, changed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+P = TypeVar("P")
+
+Picked = dict[str, int]
+"""Names of some columns, and their positions."""
 
 WINDOW_ROWS = 65_536
 BLOCK_BYTES = 2 * 2**20
@@ -74,6 +82,9 @@ class Table(Protocol):
     def read(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
         """Rows ``start`` to ``stop`` in pieces of any height, columns `picked`, any real type."""
 
+    def carried(self, start: int, stop: int, picked: Picked) -> Iterator[pa.RecordBatch]:
+        """The same rows of columns of any type, as they are stored; of a CSV file as text."""
+
     def locate(self, row: int) -> str:
         """Name of a row for messages: file and 0-based data row."""
 
@@ -113,6 +124,17 @@ class Whole(ABC):
     def reading_bytes(self, picked: tuple[int, ...]) -> int:  # noqa: ARG002 - nothing but the piece
         """Rows are read as they are needed, with nothing beside them."""
         return 0
+
+    @abstractmethod
+    def read(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
+        """Rows ``start`` to ``stop`` in pieces of any height, columns `picked`, any real type."""
+
+    def carried(self, start: int, stop: int, picked: Picked) -> Iterator[pa.RecordBatch]:
+        """The same rows of columns of any type, as they are stored."""
+        import pyarrow as pa
+
+        for piece in self.read(start, stop, tuple(picked.values())):
+            yield pa.record_batch([np.ascontiguousarray(column) for column in piece.T], names=list(picked))
 
     def locate(self, row: int) -> str:
         """Name of a row for messages."""
@@ -158,9 +180,13 @@ class FileTable(Whole):
         DataError
             If it changed since it was opened, and for all that cannot be read.
         """
+        yield from self.unchanged(self.read_pieces(start, stop, picked))
+
+    def unchanged(self, pieces: Iterator[P]) -> Iterator[P]:
+        """`pieces` of the file, as long as it stays what it was."""
         self.file.check()
         try:
-            for piece in self.read_pieces(start, stop, picked):
+            for piece in pieces:
                 self.file.check()
                 yield piece
         except DataError:

@@ -1,0 +1,235 @@
+"""Some files of the input, which nobody else has in hand: examined, scored, entered one by one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from kpca_stream import passes
+from kpca_stream.config import Config
+from kpca_stream.config.schema import Score
+from kpca_stream.errors import ConfigError, DataError
+from kpca_stream.signals import undisturbed
+from kpca_stream.stages.scoring import Examined, Known, PartResult, Written, examine, write_part
+from kpca_stream.storage.basis import BasisAddress
+from kpca_stream.storage.deliveries import Delivery
+from kpca_stream.storage.ledger import Entry, Ledger, ScoredPart
+from kpca_stream.storage.scores import Label, part_name
+from kpca_stream.storage.scores_zarr import ZarrScores
+from kpca_stream.storage.source import Source
+from kpca_stream.storage.sources.table import steps
+from kpca_stream.telemetry import Reporter
+
+PART_ROWS = 262_144
+"""A task that a kill can cost, and that a worker can take: seconds against thousands of rows of a basis."""
+
+Entered = Callable[[Delivery, Entry, tuple[ScoredPart, ...]], None]
+"""Is told of a file that was entered, and of the parts that are new."""
+
+
+class Model(NamedTuple):
+    """The version of the model that scores now."""
+
+    version: int
+    fit: str
+    address: BasisAddress
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where scores go: named parts or a Zarr group, the ledger, and parts that are not whole yet."""
+
+    output: Path
+    ledger: Ledger
+    aside: Path
+    zarr: ZarrScores | None = None
+
+    def take(self, new: Sequence[ScoredPart], replaced: Sequence[ScoredPart]) -> None:
+        """Let parts that are whole be seen."""
+        if self.zarr is not None and replaced:
+            self.zarr.clear()
+        for part in new:
+            if self.zarr is None:
+                (self.aside / part.file).replace(self.output / part.file)
+            else:
+                self.zarr.put(self.aside / part.file, part.start, part.stop)
+                (self.aside / part.file).unlink()
+
+    def remove(self, parts: Sequence[ScoredPart]) -> None:
+        """Remove parts in whose place others are entered."""
+        for part in parts:
+            (self.output / part.file).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Work:
+    """Ranges of rows of one input file that are to be scored, parts that stay, and parts that give way."""
+
+    delivery: Delivery
+    source: Source
+    bounds: tuple[tuple[int, int], ...]
+    kept: tuple[ScoredPart, ...]
+    replaced: tuple[ScoredPart, ...]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What it takes to score some files.
+
+    Parameters
+    ----------
+    config : Config
+    asked : Score
+        Its section ``score``.
+    model : Model
+    place : Place
+    reporter : Reporter
+    entered : callable
+    is_strict : bool
+        Whether a file that cannot be scored is an error whatever was asked: the input is nothing else.
+    """
+
+    config: Config
+    asked: Score
+    model: Model
+    place: Place
+    reporter: Reporter
+    entered: Entered
+    is_strict: bool = False
+
+    def score(self, taken: Sequence[Delivery]) -> None:
+        """Score files that are claimed; each is entered when all of its parts are whole.
+
+        Raises
+        ------
+        DataError
+            For a file that cannot be scored or holds other rows than before, where that is to be an error.
+        """
+        works = list(self._examined(taken))
+        tasks = [(work, bounds) for work in works for bounds in work.bounds]
+        results: dict[str, list[PartResult | DataError]] = {work.delivery.name: [] for work in works}
+        for work in works:
+            if not work.bounds:  # only its time has changed
+                self._enter(work, [])
+
+        def fold(index: int, result: PartResult | DataError) -> None:
+            work, found = tasks[index][0], results[tasks[index][0].delivery.name]
+            found.append(result)
+            if len(found) == len(work.bounds):
+                self._finish(work, found)
+
+        if tasks:
+            calls = passes.Lazy(len(tasks), lambda index: self._call(*tasks[index]))
+            passes.run(calls, fold, progress=self.reporter.step("scores"))
+
+    def _examined(self, taken: Sequence[Delivery]) -> Iterator[Work]:
+        entries = [self.place.ledger.read(delivery.name) for delivery in taken]
+        chosen = self.config.data.columns is not None
+        calls = [
+            passes.Call(
+                examine,
+                (self.model.address, file.path, file.rows, _known(entry), self.asked.carry, chosen),
+            )
+            for file, entry in zip(taken, entries, strict=True)
+        ]
+        found: list[Examined | ConfigError | DataError] = []
+        passes.run(calls, lambda _, result: found.append(result))
+        for delivery, entry, examined in zip(taken, entries, found, strict=True):
+            if isinstance(examined, Examined):
+                yield self._work(delivery, entry, examined)
+            else:
+                self._set_aside(delivery, entry, examined)
+
+    def _work(self, delivery: Delivery, entry: Entry | None, examined: Examined) -> Work:
+        parts = () if entry is None else entry.parts
+        is_changed = examined.n_same < len(parts)
+        if is_changed and self.asked.on_changed == "error":
+            part = parts[examined.n_same]
+            raise DataError(
+                f"{delivery.path}: rows {part.start} to {part.stop - 1} are not those that were scored "
+                f"({part.file}); restore the file, or set score.on_changed: rescore"
+            )
+        is_old = self.asked.on_new_version == "rescore" and any(part.fit != self.model.fit for part in parts)
+        kept, replaced = ((), parts) if is_changed or is_old else (parts, ())
+        start = kept[-1].stop if kept else 0
+        bounds = steps(start, examined.source.n_samples, self.asked.input.part_rows or PART_ROWS)
+        return Work(delivery, examined.source, tuple(bounds), kept, replaced)
+
+    def _call(self, work: Work, bounds: tuple[int, int]) -> passes.Call:
+        start, stop = bounds
+        label = Label(source=work.delivery.name, model=self.config.name, version=self.model.version)
+        how = Written(label=label, carry=self.asked.carry, on_missing=self.config.data.on_missing)
+        path = self.place.aside / self._part_name(work, start)
+        return passes.Call(
+            write_part, (self.model.address, work.source.part(start, stop), start, path, how), path.name
+        )
+
+    def _part_name(self, work: Work, start: int) -> str:
+        file = work.delivery
+        identity = f"{file.name}\n{file.rows}\n{start}"
+        name = f"{file.name}-{start:09d}"
+        return part_name(name, identity, self.config.name, self.model.version, self.model.fit)
+
+    def _finish(self, work: Work, found: list[PartResult | DataError]) -> None:
+        whole = [result for result in found if isinstance(result, PartResult)]
+        fault = next((result for result in found if isinstance(result, DataError)), None)
+        if fault is None:
+            self._enter(work, whole)
+            return
+        for start, _ in work.bounds:
+            (self.place.aside / self._part_name(work, start)).unlink(missing_ok=True)
+        self._set_aside(work.delivery, self.place.ledger.read(work.delivery.name), fault)
+
+    def _enter(self, work: Work, results: list[PartResult]) -> None:
+        parts = tuple(
+            self._part(work, bounds, result) for bounds, result in zip(work.bounds, results, strict=True)
+        )
+        files = {part.file for part in parts}
+        with undisturbed():
+            self.place.take(parts, work.replaced)
+            self._write(work.delivery, work.kept + parts, new=parts)
+            self.place.remove([part for part in work.replaced if part.file not in files])
+
+    def _part(self, work: Work, bounds: tuple[int, int], result: PartResult) -> ScoredPart:
+        return ScoredPart(
+            start=bounds[0],
+            stop=bounds[1],
+            content=result.content,
+            file=self._part_name(work, bounds[0]),
+            n_rows=result.n_rows,
+            n_novel=result.n_novel,
+            version=self.model.version,
+            fit=self.model.fit,
+        )
+
+    def _set_aside(self, delivery: Delivery, entry: Entry | None, fault: ConfigError | DataError) -> None:
+        if self.is_strict or self.asked.on_bad == "error":
+            raise fault
+        self.reporter.note(f"set aside: {fault}")
+        self._write(delivery, () if entry is None else entry.parts, fault=str(fault))
+
+    def _write(
+        self,
+        delivery: Delivery,
+        parts: tuple[ScoredPart, ...],
+        *,
+        new: tuple[ScoredPart, ...] = (),
+        fault: str | None = None,
+    ) -> None:
+        entry = Entry(
+            name=delivery.name,
+            stamp=delivery.stamp,
+            fit=self.model.fit,
+            parts=parts,
+            fault=fault,
+            at=time.time(),
+        )
+        self.place.ledger.write(entry)
+        self.entered(delivery, entry, new)
+
+
+def _known(entry: Entry | None) -> tuple[Known, ...]:
+    return tuple(Known(part.start, part.stop, part.content) for part in entry.parts) if entry else ()

@@ -1,0 +1,258 @@
+"""What lies in the input, what of it is due, and when to look again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kpca_stream import passes
+from kpca_stream.cluster import single_threaded_blas
+from kpca_stream.config import Config
+from kpca_stream.config.schema import Score
+from kpca_stream.errors import ConfigError
+from kpca_stream.fitplan import BASIS_SHARE
+from kpca_stream.results import ScoreSummary, SetAside
+from kpca_stream.scorer.batch import Batch, Model, Place
+from kpca_stream.scorer.heartbeat import Done, Heart
+from kpca_stream.signals import Terminated
+from kpca_stream.storage.basis import BasisAddress
+from kpca_stream.storage.deliveries import Delivery, Settling, deliveries, is_one
+from kpca_stream.storage.ledger import Entry, Ledger, ScoredPart
+from kpca_stream.storage.registry import Registry
+from kpca_stream.storage.scores import label_of
+from kpca_stream.storage.scores_zarr import ZarrScores
+from kpca_stream.storage.whole import remove_old, sweep_leftovers
+from kpca_stream.telemetry import Reporter
+
+BATCH_FILES = 64
+BATCH_BYTES = 2**28
+LISTED = 20
+"""Files named in a summary."""
+PATIENCE = 0.5
+"""Seconds between two looks at what others have in hand."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What is remembered of an entry: enough to see whether its file must be looked into, and to count."""
+
+    stamp: str
+    fit: str
+    n_parts: int
+    n_rows: int
+    n_novel: int
+    fault: str | None
+
+    @classmethod
+    def of(cls, entry: Entry) -> Mark:
+        """The mark of an entry."""
+        return cls(entry.stamp, entry.fit, len(entry.parts), entry.n_rows, entry.n_novel, entry.fault)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a look left undone: files still being written, and files that others have in hand."""
+
+    unsettled: int
+    busy: int
+
+
+@dataclass
+class Scorer:
+    """Scores what lies in the input of a configuration, each row once.
+
+    Parameters
+    ----------
+    config : Config
+        With a section ``score``.
+    reporter : Reporter
+
+    Raises
+    ------
+    ConfigError
+        If there is no such section, input or model, or if the output holds the scores of something else.
+    """
+
+    config: Config
+    reporter: Reporter
+    done: Done = field(default_factory=Done)
+    marks: dict[str, Mark] = field(default_factory=dict)
+    present: tuple[str, ...] = ()
+    is_strict: bool = False
+
+    def __post_init__(self) -> None:
+        self.asked = _asked(self.config)
+        self.registry = Registry.of(Path(self.config.models.path), self.config.name)
+        self.model = self._champion()
+        deliveries(self.asked.input.path, self.asked.input.rows)  # a wrong path leaves no output
+        self.place = _place(self.config, self.asked)
+        self.settling = Settling(self.asked.input.settle_seconds)
+
+    def work_off(self) -> ScoreSummary:
+        """Score all that is there and settled; wait for what others have in hand.
+
+        Raises
+        ------
+        DataError, ConfigError
+            If the input is one file or array that cannot be scored; files of a folder are set aside.
+        """
+        self.is_strict = is_one(self.asked.input.path)
+        began, seconds = time.perf_counter(), self.asked.input.settle_seconds
+        while True:
+            look = self.look()
+            is_late = time.perf_counter() - began > 2 * seconds
+            if not look.busy and (is_late or not look.unsettled):
+                break
+            time.sleep(PATIENCE if look.busy else min(PATIENCE, seconds / 4))
+        self.sweep()
+        return self.summary(time.perf_counter() - began, waiting=look.unsettled)
+
+    def follow(self) -> ScoreSummary:
+        """Look again and again until SIGTERM or SIGINT comes; a file in hand then is left untouched."""
+        began, waiting = time.perf_counter(), 0
+        with Heart.of(self.asked, self.config.name, self.place.output, self.done) as heart:
+            try:
+                while True:
+                    waiting = self._look_of_follower(heart)
+                    heart.beat("waiting", waiting)
+                    time.sleep(self.asked.look_seconds)
+            except (Terminated, KeyboardInterrupt):
+                heart.beat("ended", waiting)
+        return self.summary(time.perf_counter() - began, waiting=waiting)
+
+    def look(self, heart: Heart | None = None) -> Look:
+        """Look once at the input and score what is new in it."""
+        found = deliveries(self.asked.input.path, self.asked.input.rows)
+        self.present = tuple(delivery.name for delivery in found)
+        self.model = self._champion(self.model)
+        fresh = [delivery for delivery in found if not self._is_done(delivery)]
+        due = [delivery for delivery in fresh if self.settling.is_settled(delivery)]
+        busy = 0
+        for batch in _batches(due):
+            if heart:
+                heart.beat("scoring", len(fresh))
+            busy += self._batch(batch)
+        return Look(len(fresh) - len(due), busy)
+
+    def sweep(self) -> None:
+        """Remove parts that a killed scorer named and nobody entered."""
+        entered = {part.file for entry in self.place.ledger.entries() for part in entry.parts}
+        for path in self.place.output.glob("*.parquet"):
+            label = None if path.name in entered else label_of(path)
+            if label is not None and label.model == self.config.name:
+                self._remove_orphan(path, label.source)
+
+    def summary(self, seconds: float, *, waiting: int = 0) -> ScoreSummary:
+        """What lies in the output for the files that are in the input now, and what this scorer did."""
+        marks = [(name, self.marks[name]) for name in self.present if name in self.marks]
+        faults = [SetAside(name=name, reason=mark.fault) for name, mark in marks if mark.fault is not None]
+        n_parts = sum(mark.n_parts for _, mark in marks)
+        return ScoreSummary(
+            source=self.asked.input.path,
+            n_files=len(self.present),
+            n_rows=sum(mark.n_rows for _, mark in marks),
+            rows_written=self.done.rows,
+            n_parts=n_parts,
+            parts_written=self.done.parts,
+            parts_skipped=max(0, n_parts - self.done.parts),
+            n_novel=sum(mark.n_novel for _, mark in marks),
+            files_set_aside=len(faults),
+            set_aside=tuple(faults[:LISTED]),
+            files_waiting=waiting,
+            output=str(self.place.output),
+            model=str(self.registry.folder),
+            version=self.model.version,
+            seconds=seconds,
+        )
+
+    def _look_of_follower(self, heart: Heart) -> int:
+        look = self.look(heart)
+        if self.done.looks == 0:
+            self.sweep()
+        self.done.looks += 1
+        return look.unsettled + look.busy
+
+    def _champion(self, before: Model | None = None) -> Model:
+        """The version that scores from now on; opened anew only if it is another one than before."""
+        if before is not None and before.version == self.registry.resolve():
+            return before
+        opened = self.registry.opened()
+        memory = int(BASIS_SHARE * self.config.limits.memory)
+        address = BasisAddress.of(self.registry.basis_path(opened.version), memory)
+        return Model(opened.version, str(opened.manifest.get("fit")), address)
+
+    def _is_done(self, delivery: Delivery) -> bool:
+        mark = self.marks.get(delivery.name)
+        if mark is None:
+            entry = self.place.ledger.read(delivery.name)
+            if entry is None:
+                return False
+            mark = self.marks[delivery.name] = Mark.of(entry)
+        is_current = mark.fit == self.model.fit or (self.asked.on_new_version == "keep" and not mark.fault)
+        return mark.stamp == delivery.stamp and is_current
+
+    def _batch(self, files: Sequence[Delivery]) -> int:
+        """Score some files; returns how many of them others have in hand."""
+        self.model = self._champion(self.model)
+        batch = Batch(
+            self.config, self.asked, self.model, self.place, self.reporter, self._entered, self.is_strict
+        )
+        with self.place.ledger.claimed(file.name for file in files) as free, single_threaded_blas():
+            for file in files:
+                self.marks.pop(file.name, None)  # somebody else may have entered it meanwhile
+            batch.score([file for file in files if file.name in free and not self._is_done(file)])
+        return sum(file.name not in free for file in files)
+
+    def _entered(self, delivery: Delivery, entry: Entry, new: tuple[ScoredPart, ...]) -> None:
+        self.marks[delivery.name] = Mark.of(entry)
+        self.done.add(delivery, entry, new)
+
+    def _remove_orphan(self, path: Path, source: str) -> None:
+        with self.place.ledger.claimed([source]) as free:
+            entry = self.place.ledger.read(source) if free else None
+            if free and (entry is None or path.name not in {part.file for part in entry.parts}):
+                path.unlink(missing_ok=True)
+
+
+def _asked(config: Config) -> Score:
+    asked = config.score
+    if asked is None:
+        raise ConfigError("score: missing section, expected input and output; add it to the configuration")
+    if asked.format == "zarr" and (asked.carry or not is_one(asked.input.path)):
+        raise ConfigError(
+            "score.format: got zarr, whose row i belongs to row i of one file or array, with nothing carried "
+            "through; expected such an input, or parquet"
+        )
+    return asked
+
+
+def _place(config: Config, asked: Score) -> Place:
+    output = Path(asked.output)
+    premises = {
+        "model": config.name,
+        "input": str(Path(asked.input.path).absolute()),
+        "rows": asked.input.rows,
+        "columns carried": list(asked.carry),
+        "format": asked.format,
+    }
+    rows = ZarrScores(output / "scores.zarr") if asked.format == "zarr" else None
+    place = Place(output, Ledger.of(output, premises), output / "_staged", rows)
+    place.aside.mkdir(exist_ok=True)
+    sweep_leftovers(output)
+    remove_old(place.aside)
+    return place
+
+
+def _batches(due: Sequence[Delivery]) -> Iterator[list[Delivery]]:
+    """Files that are claimed together: some for each worker, and few where they are large."""
+    batch: list[Delivery] = []
+    for delivery in due:
+        batch.append(delivery)
+        is_large = sum(one.size for one in batch) >= BATCH_BYTES and len(batch) >= 2 * passes.n_workers()
+        if is_large or len(batch) == BATCH_FILES:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

@@ -1,0 +1,25 @@
+"""Row blocks × basis → scores, in memory (`block`) and in files (`parts`)."""
+
+from kpca_stream.stages.scoring.block import Scores, score_block, score_rows
+from kpca_stream.stages.scoring.parts import (
+    Examined,
+    Known,
+    PartResult,
+    Written,
+    examine,
+    open_like,
+    write_part,
+)
+
+__all__ = [
+    "Examined",
+    "Known",
+    "PartResult",
+    "Scores",
+    "Written",
+    "examine",
+    "open_like",
+    "score_block",
+    "score_rows",
+    "write_part",
+]
