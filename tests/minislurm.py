@@ -81,9 +81,9 @@ class MiniSlurm:
         assert done.returncode == 0, (command, done.stderr)
         return done.stdout.strip()
 
-    def submit(self, script: Path, *options: str) -> str:
+    def submit(self, script: Path, *options: str, arguments: Sequence[str] = ()) -> str:
         """The number of the new job."""
-        return self.call("sbatch", "--parsable", *options, str(script))
+        return self.call("sbatch", "--parsable", *options, str(script), *arguments)
 
     def jobs(self) -> list[str]:
         """Those that wait or run."""

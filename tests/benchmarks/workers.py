@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from kpca_stream.cluster import connect_as, single_threaded_blas
 from kpca_stream.config import Cluster, Config
-from kpca_stream.pipeline import fit_config, score_config
+from kpca_stream.pipeline import fit_config
+from kpca_stream.scorer import Scorer
 from kpca_stream.stages.statistics import RowPass, accumulate
 from kpca_stream.telemetry import silent
 from tests.benchmarks.child import in_child
@@ -67,9 +68,8 @@ def seconds_of(n_workers: int, n_samples: int, n_rows: int) -> dict[str, Any]:
         np.save(folder / "many.npy", clusters(n_rows, N_FEATURES))
         section = Cluster(kind="local", n_workers=n_workers)
         with connect_as(section, memory=MEMORY):
-            found = _passes(folder) | {"Nyström": _nystrom(folder)}
-            spilled = _spilled()
-        return {**found, "scoring": _scoring(folder, section), "spilled": spilled}
+            found = _passes(folder) | {"Nyström": _nystrom(folder), "scoring": _scoring(folder)}
+            return {**found, "spilled": _spilled()}
 
 
 def _passes(folder: Path) -> dict[str, float]:
@@ -98,7 +98,7 @@ def _nystrom(folder: Path) -> float:
     return _timed(lambda: accumulate(row_pass, np.zeros(N_LANDMARKS)))
 
 
-def _scoring(folder: Path, section: Cluster) -> float:
+def _scoring(folder: Path) -> float:
     config = Config.model_validate(
         {
             "name": "scored",
@@ -107,22 +107,13 @@ def _scoring(folder: Path, section: Cluster) -> float:
             "gram": {"path": str(folder / "small.zarr")},
             "models": {"path": str(folder / "models")},
             "score": {
-                "input": {"path": str(folder / "many.npy"), "part_rows": 10_000},
+                "input": {"path": str(folder / "many.npy"), "part_rows": 10_000, "settle_seconds": 0},
                 "output": str(folder / "scores"),
             },
         }
     )
     fit_config(config, silent())
-    # Scoring starts its own processes; what that takes is measured with a few rows, and taken off.
-    with_cluster = config.model_copy(update={"cluster": section})
-    few = config.score.model_copy(  # type: ignore[union-attr]
-        update={
-            "input": config.score.input.model_copy(update={"rows": "0:20", "part_rows": 10}),  # type: ignore[union-attr]
-            "output": str(folder / "few"),
-        }
-    )
-    start = _timed(lambda: score_config(with_cluster.model_copy(update={"score": few}), silent()))
-    return _timed(lambda: score_config(with_cluster, silent())) - start
+    return _timed(lambda: Scorer(config, silent()).work_off())
 
 
 def _spilled() -> int:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 from kpca_stream.config import load_config
 from kpca_stream.pipeline import fit_config
@@ -154,3 +155,30 @@ def test_an_allocation_needs_a_job(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert "got allocation outside a job" in done.stderr
+
+
+def test_the_deployed_scripts_work(slurm: MiniSlurm, tmp_path: Path) -> None:
+    """The scripts and the configuration of ``deploy/slurm`` make a first fit, and score files as an array."""
+    program = tmp_path / "bin" / "kpca-stream"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m kpca_stream "$@"\n')
+    program.chmod(0o755)
+    deploy = ROOT / "deploy" / "slurm"
+    export = f"--export=ALL,PATH={program.parent}:{slurm.environment['PATH']}"
+    here = [f"--chdir={tmp_path}", export]
+    job = slurm.submit(deploy / "fit.sh", *here, arguments=[str(deploy / "fit.yaml")])
+    assert slurm.wait(job) == 0, "\n".join(path.read_text() for path in tmp_path.glob("*.log"))
+    assert (tmp_path / "models" / "digits" / "versions" / "1" / "manifest.json").exists()
+
+    digits, incoming = load_digits(), tmp_path / "incoming"
+    incoming.mkdir()
+    header = ",".join(digits.feature_names)
+    for number in range(3):
+        rows = digits.data[1500 + 20 * number :][:20]
+        np.savetxt(incoming / f"{number}.csv", rows, delimiter=",", header=header, comments="")
+    arguments = [str(deploy / "fit.yaml"), str(incoming)]
+    slurm.submit(deploy / "score-array.sh", "--array=0-1", *here, arguments=arguments)
+    assert wait_until(lambda: not slurm.jobs(), seconds=120)
+    told = "\n".join(path.read_text() for path in tmp_path.glob("kpca-score-*.log"))
+    scored = {path.parent.name for path in (tmp_path / "scores-of-files").glob("*/*.parquet")}
+    assert scored == {"0.csv", "1.csv", "2.csv"}, told
