@@ -15,6 +15,7 @@ import operator
 import sys
 import threading
 import time
+import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -31,6 +32,7 @@ WINDOW_SECONDS = 0.5
 """Graphs that take less are made larger: every one costs the caller a few milliseconds."""
 WINDOW_BYTES = 32 * 2**20
 """Of results alive, beyond which graphs are not made larger."""
+SCHEDULERS_OF_CLIENTS = (None, "dask.distributed")
 MOST_ALIVE = 32
 """Tasks, unless twice the workers are more: graphs stay small."""
 
@@ -40,11 +42,13 @@ class Call(NamedTuple):
 
     With `keeps` the function returns a pair, of which the first part stays where it was made; the result is a
     handle of that, and the second part. As an argument of other calls what a handle stands for does not move.
+    `label` names a call among its like, where one that fails must be found.
     """
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     keeps: bool = False
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -97,17 +101,23 @@ class Commit:
 
 
 def n_workers() -> int:
-    """Tasks that run at once: threads of the active Dask client, else of the threaded scheduler."""
+    """Tasks that run at once: threads of the active Dask client, else of the threaded scheduler.
+
+    Of a client those that its cluster may come to have, where that is known.
+    """
     client = _active_client()
     if client is not None:
-        return max(1, sum(int(n) for n in client.nthreads().values()))
+        present = sum(int(n) for n in client.nthreads().values())
+        return max(1, present, int(dask.config.get("kpca_stream.workers", 0)))
     return int(dask.config.get("num_workers", None) or CPU_COUNT)
 
 
 def n_processes() -> int:
     """Worker processes of the active Dask client; 0 where tasks are threads of this process."""
     client = _active_client()
-    return 0 if client is None else max(1, len(client.nthreads()))
+    if client is None:
+        return 0
+    return max(1, len(client.nthreads()), int(dask.config.get("kpca_stream.processes", 0)))
 
 
 def _active_client() -> Any:
@@ -176,7 +186,24 @@ def compute(calls: Sequence[Call], **how: Any) -> Sequence[Any]:
 
 
 def _computed(graphs: Sequence[Any], how: dict[str, Any]) -> Sequence[Any]:
+    client = _active_client()
+    if client is not None and dask.config.get("scheduler", None) in SCHEDULERS_OF_CLIENTS:
+        return _brought_home(client, graphs)
     return tuple(dask.compute(*graphs, **how))  # type: ignore[attr-defined,no-untyped-call]
+
+
+def _brought_home(client: Any, graphs: Sequence[Any]) -> Sequence[Any]:
+    """Results as they come: one that is here is not lost with the worker that made it."""
+    from distributed import as_completed
+
+    futures = client.compute(list(graphs))
+    keys, results = [future.key for future in futures], {}
+    for future, result in as_completed(futures, with_results=True, raise_errors=False):
+        if future.status != "finished":
+            return tuple(client.gather(futures))  # raises what went wrong
+        results[future.key] = result
+        future.release()
+    return tuple(results[key] for key in keys)
 
 
 def _persisted(graphs: Sequence[Any], how: dict[str, Any]) -> Sequence[Any]:
@@ -187,7 +214,14 @@ def as_delayed(call: Call) -> Any:
     """The Dask form of a call; only arguments that are Dask's own are looked into for graphs."""
     plain = tuple(itertools.takewhile(lambda argument: not _is_lazy(argument), call.arguments))
     function = functools.partial(call.function, *plain)
-    return delayed(function, pure=False, traverse=False)(*call.arguments[len(plain) :])
+    key = "-".join(filter(None, (call.function.__name__, call.label, uuid.uuid4().hex)))
+    return delayed(function, pure=False, traverse=False)(*call.arguments[len(plain) :], dask_key_name=key)
+
+
+def name_of_task(key: Any) -> str:
+    """What a key of Dask's is called in messages: the call's function and its label."""
+    function, _, rest = str(key).partition("-")
+    return f"task {function} {rest.rpartition('-')[0]}".rstrip()
 
 
 def _is_lazy(argument: Any) -> bool:

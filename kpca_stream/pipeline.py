@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kpca_stream import passes
-from kpca_stream.cluster import connect, release_memory, return_freed_memory
+from kpca_stream.cluster import connect_as, forecast_workers, release_memory, return_freed_memory
 from kpca_stream.config import Config
 from kpca_stream.errors import ConfigError, DataError, KpcaStreamWarning
 from kpca_stream.fitsettings import FitSettings
@@ -64,14 +64,14 @@ def run_config(config: Config, reporter: Reporter, *, restart: bool = False) -> 
     if config.report is not None:
         check_packages()
     job = _job(config)
-    with connected(config):
+    with connected(config, reporter):
         fitted = _fitted(config, job, reporter, restart=restart)
         scored = None if config.score is None else Scorer(config, reporter).work_off()
         reported = None if config.report is None else make_report(config, reporter)
         return RunResult(fit=fitted, score=scored, report=reported)
 
 
-def plan_config(config: Config, reporter: Reporter, *, shape: tuple[int, int] | None = None) -> Plan:  # noqa: ARG001  the signature of all commands
+def plan_config(config: Config, reporter: Reporter, *, shape: tuple[int, int] | None = None) -> Plan:
     """What a fit will cost, from the shape of the data alone; reads no rows (of a CSV file, their places)."""
     settings = settings_of(config)
     source = None if shape is not None else training_source(config)
@@ -89,8 +89,7 @@ def plan_config(config: Config, reporter: Reporter, *, shape: tuple[int, int] | 
         reading_bytes=reading_bytes,
     )
     scored = None if source is None else _rows_to_score(config)
-    with connected(config):
-        return plan_summary(config, plan, passes.n_workers(), passes.n_processes(), scored)
+    return plan_summary(config, plan, *_workers(config, reporter), scored)
 
 
 def fit_config(config: Config, reporter: Reporter, *, restart: bool = False) -> FitSummary:
@@ -100,14 +99,14 @@ def fit_config(config: Config, reporter: Reporter, *, restart: bool = False) -> 
     may begin, and it is made anew.
     """
     job = _job(config)
-    with connected(config):
+    with connected(config, reporter):
         return _fitted(config, job, reporter, restart=restart)
 
 
 def score_config(config: Config, reporter: Reporter, *, follow: bool = False) -> ScoreSummary:
     """Score what is new in the configured input, once or (`follow`) until SIGTERM or SIGINT comes."""
     make_importable()
-    with connected(config):
+    with connected(config, reporter):
         scorer = Scorer(config, reporter)
         return scorer.follow() if follow else scorer.work_off()
 
@@ -116,7 +115,7 @@ def report_config(config: Config, reporter: Reporter) -> ReportSummary:
     """Write the page about the published model and its scores."""
     check_packages()
     make_importable()
-    with connected(config):
+    with connected(config, reporter):
         return make_report(config, reporter)
 
 
@@ -127,7 +126,7 @@ def tune_config(config: Config, reporter: Reporter, *, plot: Path | None = None)
         check_plotting(plot)
     source, asked = training_source(config), config.tune.labels
     labels = None if asked is None else labels_of(asked, config.data.train.path, source.columns)
-    with connected(config):
+    with connected(config, reporter):
         found = tuned(source, grid_of(config), tune_settings_of(config), labels=labels, reporter=reporter)
     if plot is None:
         return found
@@ -297,11 +296,21 @@ def _shape(source: Source | None) -> tuple[int, int]:
     return (0, 0) if source is None else (source.n_samples, source.n_features)
 
 
-def connected(config: Config) -> AbstractContextManager[None]:
+def connected(config: Config, reporter: Reporter) -> AbstractContextManager[None]:
     """The configured scheduler is active while the block runs."""
-    cluster = config.cluster
     return_freed_memory()
-    return connect(cluster.kind, n_workers=cluster.n_workers, threads_per_worker=cluster.threads_per_worker)
+    folder = str(Path.cwd()) if is_function_name(config.kernel.name) else None
+    memory = config.limits.memory
+    return connect_as(config.cluster, memory=memory, note=reporter.note, function_folder=folder)
+
+
+def _workers(config: Config, reporter: Reporter) -> tuple[int, int]:
+    """Tasks at once and processes of a fit; a cluster is asked only where the configuration does not say."""
+    known = forecast_workers(config.cluster)
+    if known is not None:
+        return known
+    with connected(config, reporter):
+        return passes.n_workers(), passes.n_processes()
 
 
 @contextmanager

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
 import resource
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import Any, Protocol, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
@@ -32,12 +35,18 @@ class Reporter(Protocol):
     def note(self, text: str) -> None:
         """Tell one thing that matters, a line long."""
 
+    def warn(self, text: str) -> None:
+        """Tell one thing that may be wrong."""
+
 
 class _Silent:
     def step(self, stage: str) -> Advance:  # noqa: ARG002  the protocol's signature
         return _ignore
 
     def note(self, text: str) -> None:
+        """Say nothing."""
+
+    def warn(self, text: str) -> None:
         """Say nothing."""
 
 
@@ -51,7 +60,9 @@ def silent() -> Reporter:
 
 
 @contextmanager
-def reporter(stream: TextIO, *, quiet: bool = False, width: int | None = None) -> Iterator[Reporter]:
+def reporter(
+    stream: TextIO, *, quiet: bool = False, width: int | None = None, run: str | None = None
+) -> Iterator[Reporter]:
     """A reporter for a command that writes to `stream`; closed (its bar removed) at the end.
 
     Parameters
@@ -64,8 +75,12 @@ def reporter(stream: TextIO, *, quiet: bool = False, width: int | None = None) -
         Tell nothing.
     width : int, optional
         Columns of the terminal, else found out.
+    run : str, optional
+        Write JSON lines of this name instead.
     """
-    if quiet:
+    if run is not None:
+        yield JsonLines(stream, run, quiet)
+    elif quiet:
         yield silent()
     elif stream.isatty():
         with _progress(Console(file=stream, width=width)) as progress:
@@ -89,10 +104,73 @@ class Lines:
         """Write `text` as a line."""
         print(text, file=self.stream, flush=True)
 
+    def warn(self, text: str) -> None:
+        """Write `text` as a warning."""
+        self.note(f"warning: {text}")
+
+    def advance(self, stage: str, done: int, total: int, elapsed: float) -> None:
+        """Write how far a stage got."""
+        text = f"{stage}: {done} of {total}, {duration(elapsed)}"
+        if 0 < done < total:
+            text += f", {duration(elapsed / done * (total - done))} left"
+        self.note(text)
+
+
+def new_run() -> str:
+    """A name for one call of a command, by which its log lines are found."""
+    return uuid.uuid4().hex[:12]
+
+
+@dataclass
+class JsonLines:
+    """The same for machines: one JSON object a line, with the time, the run and what happened.
+
+    Parameters
+    ----------
+    stream : text file
+    run : str
+        Its name, in every line.
+    quiet : bool
+        Tell warnings and errors only.
+    """
+
+    stream: TextIO
+    run: str
+    quiet: bool = False
+    clock: Callable[[], float] = time.monotonic
+
+    def step(self, stage: str) -> Advance:
+        """Begin `stage`."""
+        return _ignore if self.quiet else _Line(self, stage, self.clock())
+
+    def note(self, text: str) -> None:
+        """Write one thing that matters."""
+        if not self.quiet:
+            self.tell("note", text=text)
+
+    def warn(self, text: str) -> None:
+        """Write one thing that may be wrong."""
+        self.tell("warning", text=text)
+
+    def advance(self, stage: str, done: int, total: int, elapsed: float) -> None:
+        """Write how far a stage got: tasks done a second, and the seconds left where that can be told."""
+        rate = done / elapsed if elapsed > 0 else None
+        left = (total - done) / rate if rate else None
+        self.tell(
+            "progress", stage=stage, done=done, total=total, seconds=elapsed, rate=rate, seconds_left=left
+        )
+
+    def tell(self, event: str, **facts: Any) -> None:
+        """Write any event."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        print(
+            json.dumps({"time": now, "run": self.run, "event": event, **facts}), file=self.stream, flush=True
+        )
+
 
 @dataclass
 class _Line:
-    lines: Lines
+    lines: Lines | JsonLines
     stage: str
     began: float
     last: float = -math.inf
@@ -104,15 +182,8 @@ class _Line:
         silence = now - self.last
         due = silence >= LOG_SILENCE or (silence >= LOG_SECONDS and share - self.share >= LOG_SHARE)
         if due or done >= total:
-            self.lines.note(self._text(done, total, now))
+            self.lines.advance(self.stage, done, total, now - self.began)
             self.last, self.share = now, share
-
-    def _text(self, done: int, total: int, now: float) -> str:
-        elapsed = now - self.began
-        text = f"{self.stage}: {done} of {total}, {duration(elapsed)}"
-        if 0 < done < total:
-            text += f", {duration(elapsed / done * (total - done))} left"
-        return text
 
 
 def _progress(console: Console) -> Progress:
@@ -162,6 +233,9 @@ class _Bars:
             self.progress.update(task, completed=done, total=total)
 
         return advance
+
+    def warn(self, text: str) -> None:
+        self.note(f"warning: {text}")
 
     def note(self, text: str) -> None:
         self.progress.console.print(text, markup=False, highlight=False, soft_wrap=True)

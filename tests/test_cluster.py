@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from kpca_stream import passes
 from kpca_stream.cluster import connect, hold_blas, single_threaded_blas
-from kpca_stream.errors import BusyError, ConfigError
+from kpca_stream.errors import BusyError, ConfigError, KpcaStreamError
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -118,9 +118,15 @@ def test_every_worker_has_one_blas_thread(two_processes: Client) -> None:
 @pytest.mark.cluster
 @pytest.mark.slow
 def test_a_task_that_kills_its_process_is_no_endless_story() -> None:
-    """Where processes die of the same task again and again, the error says to try again."""
-    with pytest.raises(BusyError, match="lost the cluster's processes"), connect("local", n_workers=2):
-        passes.run([passes.Call(os._exit, (1,))] * 2, lambda index, result: None)
+    """A task that ends every process it runs in is a failure, which names the task."""
+    with (
+        pytest.raises(
+            KpcaStreamError, match=r"task _exit K\[0:5\] ended every worker .* got 4 lost"
+        ) as caught,
+        connect("local", n_workers=2),
+    ):
+        passes.run([passes.Call(os._exit, (1,), "K[0:5]")] * 2, lambda index, result: None)
+    assert caught.value.exit_code == 1
 
 
 @pytest.mark.cluster

@@ -56,6 +56,7 @@ def _output_options(command: F) -> F:
     for option in (
         click.option("--debug", is_flag=True, help="Show tracebacks."),
         click.option("--quiet", is_flag=True, help="No progress; warnings and errors only."),
+        click.option("--log-json", is_flag=True, help="Progress, warnings and errors as lines of JSON."),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object to standard output."),
     ):
         command = option(command)

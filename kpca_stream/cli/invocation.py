@@ -14,7 +14,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import click
@@ -32,7 +32,7 @@ from kpca_stream.results import (
     as_json,
 )
 from kpca_stream.signals import Terminated, terminable
-from kpca_stream.telemetry import Reporter, reporter
+from kpca_stream.telemetry import JsonLines, Reporter, new_run, reporter
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,18 @@ class Invocation:
     as_json: bool = False
     quiet: bool = False
     debug: bool = False
+    log_json: bool = False
+    run: str = field(default_factory=new_run, init=False)
 
     def perform(self, call: Callable[[Reporter], Result]) -> int:
         """Do `call`, print what came of it and return the exit code."""
         if not self.debug:
             logging.getLogger("asyncio").addFilter(_is_no_echo)
-        with reporter(sys.stderr, quiet=self.quiet) as told, _our_warnings(self._warn(told)) as warned:
+        run = self.run if self.log_json else None
+        with (
+            reporter(sys.stderr, quiet=self.quiet, run=run) as told,
+            _our_warnings(self._warn(told)) as warned,
+        ):
             result, failure = self._attempt(call, told)
             for text in _warnings_of(result):
                 warned(text)
@@ -75,9 +81,9 @@ class Invocation:
             return None, failure or Failure(kind=type(error).__name__, message=_one_line(error), exit_code=1)
 
     def _warn(self, told: Reporter) -> Callable[[str], None]:
-        if self.quiet:
+        if self.quiet and not self.log_json:
             return lambda text: click.echo(f"warning: {text}", err=True)
-        return lambda text: told.note(f"warning: {text}")
+        return told.warn
 
     def _print(self, output: Output) -> None:
         if self.as_json:
@@ -89,12 +95,14 @@ class Invocation:
             render(output.result, sys.stdout)
             sys.stdout.flush()
         if output.error is not None:
-            _tell(output.error)
+            self._tell(output.error)
 
-
-def _tell(failure: Failure) -> None:
-    for line in failure.message.splitlines() or [failure.kind]:
-        click.echo(f"error: {line}", err=True)
+    def _tell(self, failure: Failure) -> None:
+        for line in failure.message.splitlines() or [failure.kind]:
+            if self.log_json:
+                JsonLines(sys.stderr, self.run).tell("error", text=line, exit_code=failure.exit_code)
+            else:
+                click.echo(f"error: {line}", err=True)
 
 
 def usage_failure(error: click.ClickException, *, with_json: bool) -> int:

@@ -9,9 +9,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from kpca_stream.config import document, problems
+from kpca_stream.config.absolute import absolute
+from kpca_stream.config.cluster_schema import Adapt, Cluster, Kubernetes, Slurm, Tls
 from kpca_stream.config.refit_schema import Gate, Refit, When
 from kpca_stream.config.schema import (
-    Cluster,
     Config,
     Data,
     Gram,
@@ -33,6 +34,7 @@ from kpca_stream.config.values import parse_share
 from kpca_stream.errors import ConfigError
 
 __all__ = [
+    "Adapt",
     "Around",
     "Cluster",
     "Config",
@@ -40,6 +42,7 @@ __all__ = [
     "Gate",
     "Gram",
     "Kernel",
+    "Kubernetes",
     "Labels",
     "LandmarkRows",
     "LandmarksOf",
@@ -50,7 +53,9 @@ __all__ = [
     "Refit",
     "Score",
     "ScoreInput",
+    "Slurm",
     "Solver",
+    "Tls",
     "Train",
     "Tune",
     "When",
@@ -77,6 +82,11 @@ def load_config(
     further : callable, optional
         Gives what else is wrong with it: keys, and what, got and expected.
 
+    Returns
+    -------
+    Config
+        Its paths are absolute where workers may have another current folder.
+
     Raises
     ------
     ConfigError
@@ -91,7 +101,7 @@ def load_config(
     lines = [problems.line(key, message, raw) for key, message in further(config)]
     if lines:
         raise ConfigError("\n".join(lines))
-    return config
+    return absolute(config) if config.cluster.is_elsewhere else config
 
 
 def json_schema() -> dict[str, Any]:

@@ -57,7 +57,7 @@ def _dotted(path: Key) -> str:
 
 
 def _unknown_key(path: Key) -> str:
-    keys = list(_section(path[:-1]).model_fields)
+    keys = [field.alias or name for name, field in _section(path[:-1]).model_fields.items()]
     close = nearest(path[-1], keys)
     hint = f"did you mean {close!r}? " if close else ""
     return f"unknown key, got {path[-1]!a}, {hint}expected {', '.join(keys)}"

@@ -15,6 +15,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from kpca_stream.config.cluster_schema import Cluster
 from kpca_stream.config.paths import Key, PathProblem, path_problems
 from kpca_stream.config.refit_schema import Refit
 from kpca_stream.config.tune_schema import Tune
@@ -184,15 +185,6 @@ class Novelty(Section):
     """When a scored row counts as new."""
 
     quantile: Share = 0.99
-
-
-class Cluster(Section):
-    """Where the tasks run."""
-
-    kind: Literal["threads", "local"] = "threads"
-    n_workers: Count = None
-    """Threads, or processes; null: one per processor."""
-    threads_per_worker: PositiveInt = 1
 
 
 class Limits(Section):

@@ -77,7 +77,7 @@ def refit_config(
         check_packages()
     registry = registry_of(config)
     held = nullcontext() if dry_run else _held(registry)
-    with held, connected(config), recorded() as told:
+    with held, connected(config, reporter), recorded() as told:
         refit = _Refit.of(config, registry, reporter)
         result = refit.planned(force=force) if dry_run else refit.done(told, force=force)
         if config.report is not None and result.action == "promoted":

@@ -163,7 +163,8 @@ class Batch:
         label = Label(source=work.delivery.name, model=self.config.name, version=self.model.version)
         how = Written(label=label, carry=self.asked.carry, on_missing=self.config.data.on_missing)
         path = self.place.aside / self._part_name(work, start)
-        return passes.Call(write_part, (self.model.address, work.source.part(start, stop), start, path, how))
+        arguments = (self.model.address, work.source.part(start, stop), start, path, how)
+        return passes.Call(write_part, arguments, label=path.name)
 
     def _part_name(self, work: Work, start: int) -> str:
         file = work.delivery

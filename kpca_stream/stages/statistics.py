@@ -82,7 +82,7 @@ class RowPass:
             a, b = tasks[index]
             weights = None if self.weights is None else self.weights[a:b]
             task = RowTask(self.rows.part(a, b), a, weights, self.kernel, landmarks, self.dtype, cut)
-            return passes.Call(function, (task, *arguments(a, b)))
+            return passes.Call(function, (task, *arguments(a, b)), label=f"rows {a}:{b}")
 
         passes.run(
             passes.Lazy(len(tasks), call),

@@ -90,6 +90,12 @@ def read_tile(
     return np.ascontiguousarray(T[:height, :width])
 
 
+def is_stored(tiles: zarr.Array[Any], tile: Tile) -> bool:
+    """Whether the file of a tile is there by now; False in a store that has no files."""
+    file = _chunk_file(tiles, tile)
+    return file is not None and file.exists()
+
+
 def write_tile(tiles: zarr.Array[Any], grid: TileGrid, tile: Tile, T: Array) -> None:
     """Store a tile, whole or not at all."""
     file = _chunk_file(tiles, tile)

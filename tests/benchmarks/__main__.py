@@ -17,6 +17,8 @@ NAMES = (
     "large",
     "growth",
     "scheduler",
+    "workers",
+    "sleepers",
     "disk",
     "storage",
     "mixed",

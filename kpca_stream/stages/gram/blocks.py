@@ -24,7 +24,7 @@ from kpca_stream.numerics.forecast import OPERAND_BYTES
 from kpca_stream.numerics.kernels import Kernel, Operand, as_operand
 from kpca_stream.numerics.multiply import Strip, Workspace, computed_strips, multiply_tile, stored_strips
 from kpca_stream.numerics.tiles import Tile, TileGrid
-from kpca_stream.storage.chunked import read_tile
+from kpca_stream.storage.chunked import is_stored, read_tile
 from kpca_stream.storage.rows import Rows
 from kpca_stream.storage.writing import TileWriter
 
@@ -67,7 +67,8 @@ class BlockTask:
         """One tile as strips, read where it is present, else computed and kept."""
         if self.tiles is None:
             return self.computed(tile, sides, work)
-        if tile in self.present:
+        # A worker that was lost may have written what its task is now done again for.
+        if tile in self.present or is_stored(self.tiles, tile):
             T = read_tile(self.tiles, self.grid, tile, work.buffer)
             if T is not None:
                 work.counts.read += 1

@@ -22,7 +22,6 @@ from kpca_stream.stages.gram.blocks import (
     keep_block,
     multiply_block,
     terms_of_rows,
-    tiles_of_block,
 )
 from kpca_stream.storage.checkpoint import Ledger
 from kpca_stream.storage.layout import RunStore
@@ -115,7 +114,11 @@ class Gram:
         """
         addresses = [self.grid.block_rows(block) for block in range(self.grid.block_side)]
         calls = [
-            passes.Call(terms_of_rows, (self.kernel, self.rows.part(*a), a, self.grid.tile_rows))
+            passes.Call(
+                terms_of_rows,
+                (self.kernel, self.rows.part(*a), a, self.grid.tile_rows),
+                label=f"rows {a[0]}:{a[1]}",
+            )
             for a in addresses
         ]
         results: list[tuple[Array, Array]] = []
@@ -141,7 +144,10 @@ class Gram:
                 K[j, i] = T.T
             self.counts.add(block.counts)
 
-        calls = [passes.Call(tiles_of_block, (self._task(index),)) for index in range(self.grid.n_tasks)]
+        calls = [
+            passes.Call(tiles_of_block, (self._task(index),), label=self._label(index))
+            for index in range(self.grid.n_tasks)
+        ]
         passes.run(calls, fold, progress=self._progress("Gram matrix"), at_once=self.at_once)
         self._all_present()
         return K
@@ -178,11 +184,17 @@ class Gram:
 
     def _product(self, index: int, V: Rows) -> passes.Call:
         parts = [V.part(*self.grid.block_rows(block)) for block in self._blocks[index]]
+        label = self._label(index)
         if index >= self._n_in_memory:
-            return passes.Call(multiply_block, (self._task(index), *parts))
+            return passes.Call(multiply_block, (self._task(index), *parts), label=label)
         if index not in self._memory:
-            return passes.Call(keep_block, (self._task(index), *parts), keeps=True)
-        return passes.Call(multiply_block, (self._task(index), *parts, self._memory[index]))
+            return passes.Call(keep_block, (self._task(index), *parts), keeps=True, label=label)
+        return passes.Call(multiply_block, (self._task(index), *parts, self._memory[index]), label=label)
+
+    def _label(self, index: int) -> str:
+        """The rows whose tiles a task has."""
+        (a, b), (c, d) = (self.grid.block_rows(block) for block in self._blocks[index])
+        return f"K[{a}:{b}, {c}:{d}]"
 
     def _task(self, index: int) -> BlockTask:
         block = self._blocks[index]

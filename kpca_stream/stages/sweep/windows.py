@@ -189,7 +189,7 @@ def look_at_all(
             total.is_written = False  # what is merged later would have been written for nothing
         of_rows = weights[a:b] if is_merging and weights is not None else None
         used = sink if total.is_written else Sink()
-        return passes.Call(look_at, (source.part(a, b), a, total.look, used, of_rows))
+        return passes.Call(look_at, (source.part(a, b), a, total.look, used, of_rows), label=f"rows {a}:{b}")
 
     first = 0
     if look.merging is not None:

@@ -1,0 +1,136 @@
+"""Workers: two processes of one thread against one, for every part of a fit and for scoring.
+
+``python -m tests.benchmarks.workers``. Clusters, d = 50, float32. Client and scheduler need the same cores as
+the workers do, so that 2 is out of reach on two of them. Bytes that workers moved to disk must be 0.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kpca_stream.cluster import connect_as, single_threaded_blas
+from kpca_stream.config import Cluster, Config
+from kpca_stream.pipeline import fit_config
+from kpca_stream.scorer import Scorer
+from kpca_stream.stages.statistics import RowPass, accumulate
+from kpca_stream.telemetry import silent
+from tests.benchmarks.child import in_child
+from tests.benchmarks.data import cluster_gamma, clusters
+from tests.benchmarks.harness import Answer, Figure, Question, in_turns, main, median_of, rounds
+from tests.benchmarks.operators import block, prepare
+
+Array = NDArray[Any]
+
+PARTS = ("Gram build", "pass", "Nyström", "scoring")
+LEAST = 1.6
+N_FEATURES, N_LANDMARKS = 50, 1000
+MEMORY = 2 * 2**30
+
+
+def answer(*, quick: bool) -> Answer:
+    """Times of one process over those of two, and what was moved to disk."""
+    sizes = {"n_samples": 12_000 if quick else 40_000, "n_rows": 40_000 if quick else 200_000}
+    sides = {
+        str(n_workers): lambda n_workers=n_workers: in_child(
+            "workers:seconds_of", n_workers=n_workers, **sizes
+        )
+        for n_workers in (1, 2)
+    }
+    found = in_turns(sides, rounds(quick=quick))
+    rows = [
+        {"processes": side, **{f"{part} s": median_of(results, part) for part in PARTS}}
+        for side, results in found.items()
+    ]
+    figures = [
+        Figure(
+            f"{part}: one process / two",
+            median_of(found["1"], part) / median_of(found["2"], part),
+            LEAST,
+            is_least=True,
+        )
+        for part in PARTS
+    ]
+    spilled = max(result["spilled"] for results in found.values() for result in results)
+    return Answer(rows, [*figures, Figure("bytes moved to disk", spilled, 0)])
+
+
+def seconds_of(n_workers: int, n_samples: int, n_rows: int) -> dict[str, Any]:
+    """Seconds of every part on so many processes of one thread."""
+    with tempfile.TemporaryDirectory() as name, single_threaded_blas():
+        folder = Path(name)
+        np.save(folder / "rows.npy", clusters(n_samples, N_FEATURES))
+        np.save(folder / "many.npy", clusters(n_rows, N_FEATURES))
+        section = Cluster(kind="local", n_workers=n_workers)
+        with connect_as(section, memory=MEMORY):
+            found = _passes(folder) | {"Nyström": _nystrom(folder), "scoring": _scoring(folder)}
+            return {**found, "spilled": _spilled()}
+
+
+def _passes(folder: Path) -> dict[str, float]:
+    ready = prepare(
+        folder / "rows.npy",
+        cluster_gamma(N_FEATURES),
+        store=folder / "gram.zarr",
+        storage="zarr",
+        method="lanczos",
+        precision="float32",
+        memory_limit=MEMORY,
+    )
+    gram = ready.gram()
+    gram.terms()  # the first task of a process imports what all others use
+    V = block(ready.looked.n_samples)
+    return {"Gram build": _timed(lambda: gram.multiply(V)), "pass": _timed(lambda: gram.multiply(V + 1))}
+
+
+def _nystrom(folder: Path) -> float:
+    ready = prepare(
+        folder / "many.npy", cluster_gamma(N_FEATURES), store=folder / "many.zarr", precision="float32"
+    )
+    rows = ready.looked.rows
+    landmarks = rows.part(0, N_LANDMARKS).load()
+    row_pass = RowPass(rows, None, ready.kernel, landmarks, np.dtype(np.float32))
+    return _timed(lambda: accumulate(row_pass, np.zeros(N_LANDMARKS)))
+
+
+def _scoring(folder: Path) -> float:
+    config = Config.model_validate(
+        {
+            "name": "scored",
+            "data": {"train": {"path": str(folder / "rows.npy"), "rows": "0:4000"}},
+            "kernel": {"name": "rbf", "gamma": cluster_gamma(N_FEATURES)},
+            "gram": {"path": str(folder / "small.zarr")},
+            "models": {"path": str(folder / "models")},
+            "score": {
+                "input": {"path": str(folder / "many.npy"), "part_rows": 10_000, "settle_seconds": 0},
+                "output": str(folder / "scores"),
+            },
+        }
+    )
+    fit_config(config, silent())
+    return _timed(lambda: Scorer(config, silent()).work_off())
+
+
+def _spilled() -> int:
+    """Bytes that the workers hold on disk, or did at the last look."""
+    from distributed import get_client
+
+    workers = get_client().scheduler_info(n_workers=-1)["workers"].values()
+    return sum(int(worker["metrics"].get("spilled_bytes", {}).get("disk", 0)) for worker in workers)
+
+
+def _timed(work: Any) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+QUESTION = Question("Workers: one process of one thread against two, clusters, d = 50", answer)
+
+if __name__ == "__main__":
+    main(QUESTION)
