@@ -22,6 +22,7 @@ from kpca_stream.stages.gram.blocks import (
     keep_block,
     multiply_block,
     terms_of_rows,
+    tiles_of_block,
 )
 from kpca_stream.storage.checkpoint import Ledger
 from kpca_stream.storage.layout import RunStore
