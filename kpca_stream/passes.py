@@ -131,7 +131,7 @@ def run(
     at_once: int | None = None,
     prepare: Callable[[range], None] | None = None,
 ) -> None:
-    """Run `calls` window by window and fold their results in index order.
+    """Run `calls` window by window, through a client without waiting between them, and fold in index order.
 
     Parameters
     ----------
@@ -142,19 +142,29 @@ def run(
     commit : Commit, optional
         Where to start and how to persist the accumulator.
     progress : callable, optional
-        ``progress(done, total)`` after every window.
+        ``progress(done, total)`` after every window, through a client after every fold.
     at_once : int, optional
         Upper limit of tasks alive at once, where memory allows no more.
     prepare : callable, optional
         Called with the indices of a window before its calls are asked for.
     """
     windows = _Windows(commit, len(calls), at_once)
+    client = _scheduling_client()
+    if client is not None:
+        flow = _Flow(client, calls, windows, prepare)
+        for folded, result in flow:
+            fold(folded, result)
+            if commit:
+                commit.after(folded + 1)
+            if progress:
+                progress(folded + 1, len(calls))
+        return
     for window in windows:
         if prepare:
             prepare(window)
         began = time.monotonic()
         results = compute([calls[i] for i in window])
-        windows.widen(time.monotonic() - began, results)
+        windows.widen(time.monotonic() - began, _size(results))
         for index, result in zip(window, results, strict=True):
             fold(index, result)
         if commit:
@@ -168,24 +178,7 @@ def compute(calls: Sequence[Call]) -> Sequence[Any]:
     if _is_trivial(calls):
         return [calls[0].function(*calls[0].arguments)]
     tasks = [as_delayed(call) for call in calls]
-    client = _active_client()
-    if client is not None and dask.config.get("scheduler", None) in SCHEDULERS_OF_CLIENTS:
-        return _brought_home(client, tasks)
     return tuple(dask.compute(*tasks))  # type: ignore[attr-defined,no-untyped-call]
-
-
-def _brought_home(client: Any, tasks: list[Any]) -> Sequence[Any]:
-    """Results as they come: one that is here is not lost with the worker that made it."""
-    from distributed import as_completed
-
-    futures = client.compute(tasks)
-    keys, results = [future.key for future in futures], {}
-    for future, result in as_completed(futures, with_results=True, raise_errors=False):
-        if future.status != "finished":
-            return tuple(client.gather(futures))  # raises what went wrong
-        results[future.key] = result
-        future.release()
-    return tuple(results[key] for key in keys)
 
 
 def persist(calls: Sequence[Call]) -> Sequence[Any]:
@@ -207,6 +200,12 @@ def name_of_task(key: Any) -> str:
     """What a key of Dask's is called in messages: the call's function and its label."""
     function, _, rest = str(key).partition("-")
     return f"task {function} {rest.rpartition('-')[0]}".rstrip()
+
+
+def _scheduling_client() -> Any:
+    """The active client, unless another scheduler was chosen over it."""
+    chosen = dask.config.get("scheduler", None)
+    return _active_client() if chosen in SCHEDULERS_OF_CLIENTS else None
 
 
 def _is_lazy(argument: Any) -> bool:
@@ -237,10 +236,81 @@ class _Windows:
             self.next = window.stop
             yield window
 
-    def widen(self, seconds: float, results: Sequence[Any]) -> None:
+    def widen(self, seconds: float, n_bytes: int) -> None:
         """Take the next window wider, if the last one was short and twice its results are small."""
-        if seconds < self.seconds and self.width < self.widest and 2 * _size(results) < WINDOW_BYTES:
+        if seconds < self.seconds and self.width < self.widest and 2 * n_bytes < WINDOW_BYTES:
             self.width = min(2 * self.width, self.widest)
+
+
+class _Flow:
+    """Results of calls at a client, in index order; as many calls are under way as a window is wide.
+
+    No worker waits for the others at the end of a window. Results come home one by one, so that one that is
+    here is not lost with the worker that made it; those whose turn is yet to come wait here.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        calls: Sequence[Call],
+        windows: _Windows,
+        prepare: Callable[[range], None] | None,
+    ) -> None:
+        from distributed import as_completed
+
+        self.client, self.calls, self.windows, self.prepare = client, calls, windows, prepare
+        self.arriving = as_completed(with_results=True, raise_errors=False)
+        self.index: dict[Any, int] = {}
+        self.futures: dict[int, Any] = {}
+        self.results: dict[int, Any] = {}
+        self.submitted = windows.next
+
+    def __iter__(self) -> Iterator[tuple[int, Any]]:
+        began, n_bytes = time.monotonic(), 0
+        first = self.submitted
+        for turn in range(first, len(self.calls)):
+            self._submit(turn)
+            result = self._result(turn)
+            n_bytes += _size(result)
+            yield turn, result
+            if (turn + 1 - first) % self.windows.width == 0:
+                now = time.monotonic()
+                self.windows.widen(now - began, n_bytes)
+                began, n_bytes, first = now, 0, turn + 1
+
+    def _submit(self, turn: int) -> None:
+        """Submit so many that a window of calls is under way, not one by one where windows are wide."""
+        width, total = self.windows.width, len(self.calls)
+        ahead = self.submitted - turn
+        if self.submitted == total or (ahead and width - ahead < max(1, width // 4)):
+            return
+        new = range(self.submitted, min(turn + width, total))
+        if self.prepare:
+            self.prepare(new)
+        futures = self.client.compute([as_delayed(self.calls[i]) for i in new])
+        self.index.update(zip((future.key for future in futures), new, strict=True))
+        self.futures.update(zip(new, futures, strict=True))
+        self.arriving.update(futures)
+        self.submitted = new.stop
+
+    def _result(self, turn: int) -> Any:
+        """The result whose turn it is, or its error: that of the first call that fails."""
+        while turn not in self.results:
+            future, result = next(self.arriving)
+            index = self.index.pop(future.key)
+            if future.status == "finished":
+                self.results[index] = result
+                self.futures.pop(index).release()
+            elif index == turn:
+                break
+            else:
+                self.results[index] = _FAILED
+        if turn in self.futures:
+            return self.client.gather(self.futures[turn])  # raises what went wrong
+        return self.results.pop(turn)
+
+
+_FAILED = object()
 
 
 def _size(value: Any) -> int:
