@@ -7,6 +7,7 @@ folding of results are all that is measured. Every task returns a block as large
 
 from __future__ import annotations
 
+import heapq
 import subprocess
 import sys
 import tempfile
@@ -33,29 +34,29 @@ MOST = 1.25
 
 
 def answer(*, quick: bool) -> Answer:
-    """Time of a pass over what its tasks sleep, for growing numbers of threads."""
+    """Time of a pass over the least that its sleeping tasks can take, for growing numbers of threads."""
     n_tasks = 1000 if quick else 5000
     rows = []
     for n_threads in (50, 200) if quick else (50, 250, 500):
         found = in_child("sleepers:pass_of", n_threads=n_threads, n_tasks=n_tasks)
-        ideal = found["slept"] / (N_PROCESSES * n_threads)
+        ideal = found["least"]
         rows.append(
             {
                 "threads": N_PROCESSES * n_threads,
                 "tasks": n_tasks,
                 "pass s": found["seconds"],
-                "sleep / threads s": ideal,
+                "without Dask s": ideal,
                 "ratio": found["seconds"] / ideal,
                 "tasks a second": n_tasks / found["seconds"],
             }
         )
     return Answer(
-        rows, [Figure(f"a pass on {row['threads']} threads / its sleep", row["ratio"], MOST) for row in rows]
+        rows, [Figure(f"a pass on {row['threads']} threads / the least", row["ratio"], MOST) for row in rows]
     )
 
 
 def pass_of(n_threads: int, n_tasks: int) -> dict[str, Any]:
-    """Seconds of a pass of tasks that sleep, and the seconds that all of them slept together."""
+    """Seconds of a pass of tasks that sleep, and the least that it can take."""
     seconds = np.random.default_rng(0).uniform(0.5, 2.0, n_tasks)
     total = np.zeros(BLOCK)
 
@@ -69,7 +70,15 @@ def pass_of(n_threads: int, n_tasks: int) -> dict[str, Any]:
             began = time.perf_counter()
             passes.run([passes.Call(sleep, (float(s),)) for s in seconds], fold)
             taken = time.perf_counter() - began
-    return {"seconds": taken, "slept": float(seconds.sum())}
+    return {"seconds": taken, "least": _least(seconds, N_PROCESSES * n_threads)}
+
+
+def _least(seconds: Array, n_threads: int) -> float:
+    """When the last one ends if every thread takes the next task as soon as it is free."""
+    free = [0.0] * n_threads
+    for taken in seconds:
+        heapq.heappushpop(free, free[0] + float(taken))
+    return max(free)
 
 
 def sleep(seconds: float) -> Array:
