@@ -26,6 +26,8 @@ NAMES = (
     "duplicates",
     "landmarks",
     "nystroem",
+    "scoring",
+    "novelty",
     "turbidity",
     "china",
 )
