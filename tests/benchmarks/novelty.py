@@ -1,13 +1,13 @@
 """Novelty: digits never seen in training, and false alarms on fresh rows of real sets.
 
-``python -m tests.benchmarks.novelty``. Unseen digits: seven tenths of the rows of some of scikit-learn's digits
-are trained on, the other rows are judged by the area under the ROC curve of unseen against seen ones. The rule,
-for every choice of digits: rbf, γ "median", 30 components. The peers get the best of their settings, taken with
-the answer in sight: `OneClassSVM` with the same γ and with its default, PCA's reconstruction error with 10, 20
-and 30 components.
+``python -m tests.benchmarks.novelty``. Unseen digits: seven tenths of the rows of some of scikit-learn's
+digits are trained on, the other rows are judged by the area under the ROC curve of unseen against seen
+ones. The rule, for every choice of digits: rbf, γ "median", 30 components. The peers get the best of
+their settings, taken with the answer in sight: `OneClassSVM` with the same γ and with its default, PCA's
+reconstruction error with 10, 20 and 30 components.
 
-False alarms: trained on rows chosen at random from a real set, 10 components, γ "median", 1 % asked; `novelty`
-of the rows that are left. Exact, and by 1,000 landmarks.
+False alarms: trained on rows chosen at random from a real set, 10 components, γ "median", 1 % asked;
+`novelty` of the rows that are left. Exact, and by 1,000 landmarks.
 """
 
 from __future__ import annotations

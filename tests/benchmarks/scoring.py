@@ -1,10 +1,11 @@
 """Scoring: clusters, d = 50, rbf, 10 components, float32, beside scikit-learn and beside its arithmetic.
 
-``python -m tests.benchmarks.scoring``. Rows in memory against 20,000 training rows: `FittedBasis.transform`,
-scikit-learn's `KernelPCA.transform` with a model of the same rows, and the products and exponentials alone,
-in turns in one process, all after a first call. A few rows against a loaded basis, in the same way: the median
-of many calls. Then ``kpca-stream score`` of a Zarr array of 5 million rows against 2,000 landmarks, in a
-process of its own, its start and imports included; its arithmetic reads the rows too.
+``python -m tests.benchmarks.scoring``. Rows in memory against 20,000 training rows:
+`FittedBasis.transform`, scikit-learn's `KernelPCA.transform` with a model of the same rows, and the
+products and exponentials alone, in turns in one process, all after a first call. A few rows against a
+loaded basis, in the same way: the median of many calls. Then ``kpca-stream score`` of a Zarr array of 5
+million rows against 2,000 landmarks, in a process of its own, its start and imports included; its
+arithmetic reads the rows too.
 """
 
 from __future__ import annotations
