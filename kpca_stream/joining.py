@@ -13,6 +13,7 @@ from kpca_stream.approximation import drawn_rows
 from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.errors import DataError
 from kpca_stream.fitplan import FitSettings
+from kpca_stream.numerics.kernels.likeness import same_formula, same_preparation
 from kpca_stream.numerics.nystrom import FeatureMap, Statistics
 from kpca_stream.nystrom import Drawn, assembled, drawn_of
 from kpca_stream.preliminaries import check_weights
@@ -175,24 +176,12 @@ def _fingerprints(basis: Basis) -> list[str]:
 
 def _differences(a: Basis, b: Basis) -> list[tuple[str, bool]]:
     return [
-        ("kernel", a.kernel.name != b.kernel.name or _numbers(a) != _numbers(b)),
+        ("kernel", not same_formula(a.kernel, b.kernel)),
         ("columns", a.columns != b.columns),
         ("precision", a.precision != b.precision),
-        ("means or scales of columns", not _same_preparation(a, b)),
+        ("means or scales of columns", not same_preparation(a.kernel, b.kernel)),
         ("landmarks", not _same_landmarks(a, b)),
     ]
-
-
-def _numbers(basis: Basis) -> list[Any]:
-    return [getattr(basis.kernel, name, None) for name in ("gamma", "degree", "coef0", "shift", "label")]
-
-
-def _same_preparation(a: Basis, b: Basis) -> bool:
-    pairs = [
-        (getattr(a.kernel.preparation, name), getattr(b.kernel.preparation, name))
-        for name in ("centre", "multiplier")
-    ]
-    return all(np.array_equal(x, y) if x is not None and y is not None else x is y for x, y in pairs)
 
 
 def _same_landmarks(a: Basis, b: Basis) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dask.array as da
 import numpy as np
@@ -18,6 +18,9 @@ from kpca_stream.inputs import array_source, check_matrix
 from kpca_stream.stages.scoring import Scores, score_block, score_rows
 from kpca_stream.storage.basis import Basis, open_basis, save_basis
 from kpca_stream.storage.source import Source
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Array = NDArray[Any]
 
@@ -137,12 +140,54 @@ class FittedBasis:
         return self._lazily(X, _errors_of_block, da.from_array(values, chunks=(X.chunks[0],))[:, None])
 
     def score(self, X: Any, *, diagonal: Any = None) -> Scores:
-        """Scores, reconstruction error, T² and novelty of rows in memory or on disk."""
+        """Scores, reconstruction error, T² and novelty of rows.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features)
+            As for `transform`.
+        diagonal : array of shape (n_rows,), optional
+            k(x, x), for a precomputed kernel; without it novelty goes by T² alone.
+
+        Returns
+        -------
+        Scores
+            Of arrays; of lazy ones, which one task a chunk computes together, for a Dask array.
+        """
+        if isinstance(X, da.Array) and diagonal is None:
+            return self._lazy_scores(X)
         rows = self._rows(X)
         if diagonal is not None:
             diagonal = self._checked_diagonal(diagonal, rows.shape[0])
         with single_threaded_blas():
             return score_rows(self._basis, rows, diagonal=diagonal)
+
+    def frame(self, X: Any, *, diagonal: Any = None) -> pd.DataFrame:
+        """What `score` tells, as a data frame with the columns of scores on disk and the index of X.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features)
+            NumPy array, pandas frame or Zarr array.
+        diagonal : array of shape (n_rows,), optional
+            As for `score`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``kpca_0`` …, ``reconstruction_error``, ``hotelling_t2``, ``novelty``.
+        """
+        import pandas as pd
+
+        found = self.score(X, diagonal=diagonal)
+        columns = {f"kpca_{j}": found.scores[:, j] for j in range(self.n_components)}
+        columns["reconstruction_error"] = (
+            np.full(len(found.scores), np.nan)
+            if found.reconstruction_error is None
+            else found.reconstruction_error
+        )
+        columns |= {"hotelling_t2": found.hotelling_t2, "novelty": found.novelty}
+        return pd.DataFrame(columns, index=X.index if isinstance(X, pd.DataFrame) else None)
 
     @property
     def basis(self) -> Basis:
@@ -166,6 +211,12 @@ class FittedBasis:
                 f"diagonal: got shape {values.shape}, expected {n_rows} finite numbers, k(x, x) of each row"
             )
         return values
+
+    def _lazy_scores(self, X: da.Array) -> Scores:
+        k = self.n_components
+        table = self._lazily(X, _table_of_block, n_columns=k + 3)
+        error = None if self._is_precomputed else table[:, k]
+        return Scores(table[:, :k], error, table[:, k + 1], table[:, k + 2].astype(bool))
 
     def _lazily(self, X: da.Array, function: Any, *more: da.Array, n_columns: int | None = None) -> Any:
         check_matrix(X)
@@ -230,6 +281,15 @@ def _scores_of_block(model: FittedBasis, block: Array) -> Array:
     if not len(block):
         return np.empty((0, model.n_components))
     return score_block(model._basis, CheckedRows(array_source(block))).scores  # noqa: SLF001  of this module
+
+
+def _table_of_block(model: FittedBasis, block: Array) -> Array:
+    """The same with reconstruction error (NaN where it is not known), T² and novelty behind the scores."""
+    if not len(block):
+        return np.empty((0, model.n_components + 3))
+    found = score_block(model._basis, CheckedRows(array_source(block)))  # noqa: SLF001  of this module
+    error = np.full(len(block), np.nan) if found.reconstruction_error is None else found.reconstruction_error
+    return np.column_stack([found.scores, error, found.hotelling_t2, found.novelty])
 
 
 def _errors_of_block(model: FittedBasis, block: Array, diagonal: Array | None = None) -> Array | None:

@@ -193,7 +193,7 @@ def _fitted(config: Config, job: _Job, reporter: Reporter, *, restart: bool) -> 
         name = fit_name(settings, looked, source)
         version = None if restart else registry.find(name)
         if version is not None:
-            registry.point(version)
+            registry.promote(version)
             store.finish_after(name)
             return reused_summary(config, registry, version)
         named = replace(store, fit=name)

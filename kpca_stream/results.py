@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import Any
 
+from kpca_stream.model_results import Collection, ModelDiff, ModelList, ModelVersion, Promotion
+
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
@@ -215,7 +217,10 @@ class Failure:
     exit_code: int
 
 
-Result = RunResult | FitSummary | MergeSummary | ScoreSummary | Plan | VerifyReport | ConfigCheck
+ModelResult = ModelList | ModelVersion | Promotion | ModelDiff | Collection
+Result = (
+    RunResult | FitSummary | MergeSummary | ScoreSummary | Plan | VerifyReport | ConfigCheck | ModelResult
+)
 
 
 @dataclass(frozen=True, kw_only=True)

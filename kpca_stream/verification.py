@@ -167,8 +167,9 @@ def _basis_checks(path: Path, reporter: Reporter) -> list[Check]:
     readable = _attempted("arrays", lambda: _read_basis(basis))
     if not readable.ok:
         return [readable]
+    rotation, basis = _rotation_checks(basis), basis.unrotated()
     if basis.facts.get("method") == "nystrom":
-        return [readable, *landmark_checks(basis)]
+        return [readable, *rotation, *landmark_checks(basis)]
     weights = np.ones(basis.n_rows) if basis.weights is None else basis.weights
     a = basis.coefficients.load() * np.sqrt(basis.eigenvalues) / np.sqrt(weights)[:, None]
     overlap = float(np.abs(a.T @ a - np.eye(basis.n_components)).max())
@@ -176,6 +177,7 @@ def _basis_checks(path: Path, reporter: Reporter) -> list[Check]:
     limit = TOLERANCE[basis.precision]
     checks = [
         readable,
+        *rotation,
         Check(name="orthonormality", ok=overlap <= limit, detail=f"off by {overlap:.1e} (limit {limit:.0e})"),
         Check(
             name="centring", ok=centred <= limit, detail=f"component means {centred:.1e} (limit {limit:.0e})"
@@ -184,6 +186,13 @@ def _basis_checks(path: Path, reporter: Reporter) -> list[Check]:
     if isinstance(basis.kernel, Precomputed):
         return checks
     return [*checks, *_product_checks(basis, a, weights, reporter)]
+
+
+def _rotation_checks(basis: Basis) -> list[Check]:
+    """Whether what was done to components to be like earlier ones is a rotation."""
+    if basis.rotation is None:
+        return []
+    return [_close("rotation", basis.rotation.T @ basis.rotation, np.eye(basis.n_components), "float64")]
 
 
 def _product_checks(basis: Basis, a: Array, weights: Array, reporter: Reporter) -> list[Check]:

@@ -8,6 +8,7 @@ from typing import Any
 import cases
 import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
 import zarr
 from converters import as_dask, as_fortran, as_frame, as_list, as_zarr, rows
@@ -55,6 +56,39 @@ def test_dask_in_lazy_dask_out() -> None:
         assert found.chunks[0] == (50, 0, 99, 1)
         assert found.compute().shape == (150, *n_columns)
     np.testing.assert_allclose(model.transform(given).compute(), model.transform(X), atol=1e-13)
+
+
+def test_dask_in_lazy_scores_out(tmp_path: Path) -> None:
+    """All that is known of the rows of a Dask array is lazy, and that of the same rows in memory."""
+    X = rows()
+    KernelPCA(3, kernel="rbf").fit(X).save(tmp_path / "basis.zarr")
+    basis = load_basis(tmp_path / "basis.zarr")
+    lazy = basis.score(da.from_array(X, chunks=((50, 0, 99, 1), 2)))
+    for found, expected in zip(lazy, basis.score(X), strict=True):
+        assert isinstance(found, da.Array)
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found.compute(), expected, rtol=1e-9, atol=1e-13)
+
+
+def test_frame_in_frame_out(tmp_path: Path) -> None:
+    """The scores of a data frame are one with its index, with the columns of scores on disk."""
+    X = rows()
+    KernelPCA(3, kernel="rbf").fit(X).save(tmp_path / "basis.zarr")
+    basis = load_basis(tmp_path / "basis.zarr")
+    given = pd.DataFrame(X[:9], index=list("abcdefghi"))
+    found = basis.frame(given)
+    assert list(found.index) == list("abcdefghi")
+    assert list(found.columns) == [
+        "kpca_0",
+        "kpca_1",
+        "kpca_2",
+        "reconstruction_error",
+        "hotelling_t2",
+        "novelty",
+    ]
+    np.testing.assert_array_equal(found["kpca_1"], basis.transform(X[:9])[:, 1])
+    assert found["novelty"].dtype == bool
+    assert list(basis.frame(X[:9]).index) == list(range(9))
 
 
 def test_uneven_empty_and_unknown_chunks() -> None:

@@ -90,7 +90,7 @@ Exit codes:
   1    failed
   2    a mistake in the arguments or the configuration, a plan beyond
        the limits, a full disk, or a place that must not be written to
-  65   bad data, or a store that does not pass verify
+  65   bad data, files set aside, or a store that does not pass verify
   75   try again: the store is in use, or the processes were lost
   130  interrupted
   143  terminated

@@ -17,6 +17,7 @@ from kpca_stream.results import (
     FitSummary,
     Landmarks,
     MergeSummary,
+    ModelResult,
     Plan,
     Result,
     RunResult,
@@ -33,7 +34,7 @@ Fact = tuple[str, str]
 def render(result: Result, stream: TextIO, *, width: int | None = None) -> None:
     """Print `result` to `stream`, as wide as its terminal (or `width` columns)."""
     console = Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
-    _RENDERERS[type(result)](console, result)
+    _RENDERERS.get(type(result), _model)(console, result)
 
 
 def _run(console: Console, result: RunResult) -> None:
@@ -65,16 +66,16 @@ def _data(console: Console, fit: FitSummary) -> None:
     ]
     if fit.fingerprint:
         facts.append(("fingerprint", fit.fingerprint))
-    _section(console, "Data", facts)
+    section(console, "Data", facts)
 
 
 def _gram(console: Console, fit: FitSummary) -> None:
     title = "Gram matrix" if fit.landmarks is None else "Nyström"
     if fit.reused:
-        _section(console, title, [("nothing to do", f"version {fit.version} was fitted already")])
+        section(console, title, [("nothing to do", f"version {fit.version} was fitted already")])
         return
     if fit.landmarks is not None:
-        _section(console, title, _landmark_facts(fit, fit.landmarks))
+        section(console, title, _landmark_facts(fit, fit.landmarks))
         return
     tiles = f"{fit.n_tiles:,} (edge {fit.tile_rows:,}): {fit.tiles_found:,} found, {fit.tiles_made:,} made"
     if fit.tiles_repaired:
@@ -85,7 +86,7 @@ def _gram(console: Console, fit: FitSummary) -> None:
         ("storage", fit.storage + read),
         *_effort(fit),
     ]
-    _section(console, title, facts)
+    section(console, title, facts)
 
 
 def _landmark_facts(fit: FitSummary, used: Landmarks) -> list[Fact]:
@@ -126,9 +127,9 @@ def _merge(console: Console, result: MergeSummary) -> None:
         ("rows", f"{result.n_samples:,}"),
         *_quality(result.landmarks),
     ]
-    _section(console, "Merged", facts)
+    section(console, "Merged", facts)
     _components(console, result)
-    _section(console, "Where everything lies", [("basis", result.basis)])
+    section(console, "Where everything lies", [("basis", result.basis)])
     _next(console, f"kpca-stream verify {result.basis}")
 
 
@@ -170,7 +171,7 @@ def _places(console: Console, fit: FitSummary, score: ScoreSummary | None) -> No
     facts = [("model", fit.model), (f"version {fit.version}", fit.basis), ("run's store", fit.store)]
     if score is not None:
         facts.append(("scores", score.output))
-    _section(console, "Where everything lies", facts)
+    section(console, "Where everything lies", facts)
 
 
 def _scores(console: Console, score: ScoreSummary) -> None:
@@ -186,9 +187,9 @@ def _scores(console: Console, score: ScoreSummary) -> None:
         ("novel", novel),
         ("time", duration(score.seconds)),
     ]
-    _section(console, "Scores", facts)
+    section(console, "Scores", facts)
     if score.set_aside:
-        _section(console, "Set aside", [(file.name, file.reason) for file in score.set_aside])
+        section(console, "Set aside", [(file.name, file.reason) for file in score.set_aside])
 
 
 def _files(score: ScoreSummary) -> list[Fact]:
@@ -208,7 +209,7 @@ def _files(score: ScoreSummary) -> list[Fact]:
 
 def _score(console: Console, score: ScoreSummary) -> None:
     _scores(console, score)
-    _section(console, "Where everything lies", [("model", score.model), ("scores", score.output)])
+    section(console, "Where everything lies", [("model", score.model), ("scores", score.output)])
 
 
 def _plan(console: Console, plan: Plan) -> None:
@@ -234,7 +235,7 @@ def _plan(console: Console, plan: Plan) -> None:
         ("total", f"{size(plan.memory_total)} of {size(plan.memory_limit)}"),
     ]
     for title, facts in (("Plan", problem), ("Disk", disk), ("Memory", memory)):
-        _section(console, title, facts)
+        section(console, title, facts)
 
 
 def _units(plan: Plan) -> list[Fact]:
@@ -257,17 +258,30 @@ def _verify(console: Console, report: VerifyReport) -> None:
     _indented(console, table)
 
 
+def _model(console: Console, result: ModelResult) -> None:
+    from kpca_stream.cli.models_tables import render_model
+
+    render_model(console, result)
+
+
 def _config_check(console: Console, check: ConfigCheck) -> None:
     console.print(f"{check.path}: no mistakes", soft_wrap=True)
 
 
-def _section(console: Console, title: str, facts: Sequence[Fact]) -> None:
+def section(console: Console, title: str, facts: Sequence[Fact]) -> None:
+    """Names and what is to be said of each, below a title."""
     _title(console, title)
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True, min_width=14)
     table.add_column(overflow="fold")
     for fact in facts:
         table.add_row(*fact)
+    _indented(console, table)
+
+
+def titled(console: Console, title: str, table: Table) -> None:
+    """A table below a title."""
+    _title(console, title)
     _indented(console, table)
 
 

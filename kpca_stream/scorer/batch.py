@@ -18,6 +18,7 @@ from kpca_stream.storage.basis import BasisAddress
 from kpca_stream.storage.deliveries import Delivery
 from kpca_stream.storage.ledger import Entry, Ledger, ScoredPart
 from kpca_stream.storage.scores import Label, part_name
+from kpca_stream.storage.scores_zarr import ZarrScores
 from kpca_stream.storage.source import Source
 from kpca_stream.storage.sources.table import steps
 from kpca_stream.telemetry import Reporter
@@ -39,16 +40,23 @@ class Model(NamedTuple):
 
 @dataclass(frozen=True)
 class Place:
-    """Where scores go: named parts, the ledger, and parts that are not whole yet."""
+    """Where scores go: named parts or a Zarr group, the ledger, and parts that are not whole yet."""
 
     output: Path
     ledger: Ledger
     aside: Path
+    zarr: ZarrScores | None = None
 
-    def name(self, parts: Sequence[ScoredPart]) -> None:
-        """Give parts that are whole their names."""
-        for part in parts:
-            (self.aside / part.file).replace(self.output / part.file)
+    def take(self, new: Sequence[ScoredPart], replaced: Sequence[ScoredPart]) -> None:
+        """Let parts that are whole be seen."""
+        if self.zarr is not None and replaced:
+            self.zarr.clear()
+        for part in new:
+            if self.zarr is None:
+                (self.aside / part.file).replace(self.output / part.file)
+            else:
+                self.zarr.put(self.aside / part.file, part.start, part.stop)
+                (self.aside / part.file).unlink()
 
     def remove(self, parts: Sequence[ScoredPart]) -> None:
         """Remove parts in whose place others are entered."""
@@ -179,7 +187,7 @@ class Batch:
         )
         files = {part.file for part in parts}
         with undisturbed():
-            self.place.name(parts)
+            self.place.take(parts, work.replaced)
             self._write(work.delivery, work.kept + parts, new=parts)
             self.place.remove([part for part in work.replaced if part.file not in files])
 

@@ -60,12 +60,15 @@ class Heart:
     done : Done
     gauges : dict
         Those of Prometheus, by the names in the status.
+    port : int or None
+        Where they are served.
     """
 
     path: Path
     model: str
     done: Done
     gauges: dict[str, Any]
+    port: int | None = None
     started: float = field(default_factory=time.time)
 
     @classmethod
@@ -74,8 +77,10 @@ class Heart:
         """The heart of a scorer; a server for Prometheus, where one is asked for, runs as long."""
         path = output / STATUS if asked.status is None else Path(asked.status)
         with ExitStack() as stack:
-            gauges = {} if asked.metrics is None else stack.enter_context(_served(asked.metrics, model))
-            yield cls(path, model, done, gauges)
+            gauges, port = (
+                ({}, None) if asked.metrics is None else stack.enter_context(_served(asked.metrics, model))
+            )
+            yield cls(path, model, done, gauges, port)
 
     def beat(self, state: str, waiting: int) -> None:
         """Tell that the scorer lives: what it does, and how many files wait for it."""
@@ -93,7 +98,7 @@ class Heart:
 
 
 @contextmanager
-def _served(asked: Metrics, model: str) -> Iterator[dict[str, Any]]:
+def _served(asked: Metrics, model: str) -> Iterator[tuple[dict[str, Any], int]]:
     try:
         from prometheus_client import CollectorRegistry, Gauge, start_http_server
     except ModuleNotFoundError as error:
@@ -107,7 +112,7 @@ def _served(asked: Metrics, model: str) -> Iterator[dict[str, Any]]:
     }
     server, thread = start_http_server(asked.port, asked.host, registry)
     try:
-        yield gauges
+        yield gauges, server.server_port
     finally:
         server.shutdown()
         server.server_close()

@@ -22,6 +22,7 @@ from kpca_stream.storage.deliveries import Delivery, Settling, deliveries, is_on
 from kpca_stream.storage.ledger import Entry, Ledger, ScoredPart
 from kpca_stream.storage.registry import Registry
 from kpca_stream.storage.scores import label_of
+from kpca_stream.storage.scores_zarr import ZarrScores
 from kpca_stream.storage.whole import remove_old, sweep_leftovers
 from kpca_stream.telemetry import Reporter
 
@@ -174,12 +175,13 @@ class Scorer:
         return look.unsettled + look.busy
 
     def _champion(self, before: Model | None = None) -> Model:
-        version = self.registry.resolve()
-        fit = str(self.registry.manifest(version).get("fit"))
-        if before is not None and (before.version, before.fit) == (version, fit):
+        """The version that scores from now on; opened anew only if it is another one than before."""
+        if before is not None and before.version == self.registry.resolve():
             return before
+        opened = self.registry.opened()
         memory = int(BASIS_SHARE * self.config.limits.memory)
-        return Model(version, fit, BasisAddress.of(self.registry.basis_path(version), memory))
+        address = BasisAddress.of(self.registry.basis_path(opened.version), memory)
+        return Model(opened.version, str(opened.manifest.get("fit")), address)
 
     def _is_done(self, delivery: Delivery) -> bool:
         mark = self.marks.get(delivery.name)
@@ -215,9 +217,15 @@ class Scorer:
 
 
 def _asked(config: Config) -> Score:
-    if config.score is None:
+    asked = config.score
+    if asked is None:
         raise ConfigError("score: missing section, expected input and output; add it to the configuration")
-    return config.score
+    if asked.format == "zarr" and (asked.carry or not is_one(asked.input.path)):
+        raise ConfigError(
+            "score.format: got zarr, whose row i belongs to row i of one file or array, with nothing carried "
+            "through; expected such an input, or parquet"
+        )
+    return asked
 
 
 def _place(config: Config, asked: Score) -> Place:
@@ -229,7 +237,8 @@ def _place(config: Config, asked: Score) -> Place:
         "columns carried": list(asked.carry),
         "format": asked.format,
     }
-    place = Place(output, Ledger.of(output, premises), output / "_staged")
+    rows = ZarrScores(output / "scores.zarr") if asked.format == "zarr" else None
+    place = Place(output, Ledger.of(output, premises), output / "_staged", rows)
     place.aside.mkdir(exist_ok=True)
     sweep_leftovers(output)
     remove_old(place.aside)

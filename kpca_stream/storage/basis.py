@@ -162,6 +162,7 @@ def _write_arrays(path: Path, group: zarr.Group, basis: Basis) -> dict[str, dict
     small = {
         "eigenvalues": (basis.eigenvalues, ("component",)),
         "centring": (basis.centring, ("component",)),
+        "rotation": (basis.rotation, ("eigenvector", "component")),
         "row_means": (basis.row_means, ("row",)),
         "weights": (basis.weights, ("row",)),
         "centre": (preparation.centre, ("feature",)),
@@ -279,6 +280,7 @@ def _basis(content: dict[str, Any], arrays: dict[str, zarr.Array[Any]]) -> Basis
         ),
         facts=content["facts"],
         accumulated=None if content["accumulated"] is None else _accumulated(content, small, arrays),
+        rotation=small.get("rotation"),
     )
 
 

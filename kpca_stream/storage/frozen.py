@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpca_stream.numerics.kernels import Kernel, MatrixOperand, as_operand
-from kpca_stream.numerics.novelty import Thresholds
+from kpca_stream.numerics.novelty import Thresholds, hotelling_t2
 from kpca_stream.numerics.nystrom import Statistics
 from kpca_stream.numerics.projection import READY_BYTES, Spanning, ready_bytes
 from kpca_stream.storage.rows import ArrayRows, Rows
@@ -99,6 +99,9 @@ class Basis:
         How it was made: source, fingerprint, method, passes, residuals.
     accumulated : Accumulated or None
         Only of a Nyström basis.
+    rotation : ndarray of shape (k, k) or None
+        R, by which components were rotated to be like those of an earlier basis: coefficients, scores and
+        centring are those of eigenvectors times R; eigenvalues and facts are those of the eigenvectors.
     """
 
     kernel: Kernel
@@ -118,6 +121,7 @@ class Basis:
     thresholds: Thresholds
     facts: dict[str, Any]
     accumulated: Accumulated | None = None
+    rotation: Array | None = None
     _ready: list[Spanning] = field(init=False, repr=False, default_factory=list)
 
     @property
@@ -142,6 +146,25 @@ class Basis:
         while chunk_rows > LEAST_CHUNK_ROWS and 8 * n_columns * chunk_rows > CHUNK_BYTES:
             chunk_rows //= 2
         return chunk_rows
+
+    def hotelling_t2(self, scores: Array) -> Array:
+        """T² of scores (n_rows, k) by this basis, (n_rows,): no rotation changes it."""
+        unrotated = scores if self.rotation is None else scores @ self.rotation.T
+        return hotelling_t2(unrotated, self.eigenvalues, self.total_weight)
+
+    def rotated(self, R: Array) -> Basis:
+        """The same span with components times R (k, k), orthogonal; flipped signs need no rotation kept."""
+        rotation = R if self.rotation is None else self.rotation @ R
+        return replace(
+            self,
+            coefficients=ArrayRows(np.ascontiguousarray(self.coefficients.load() @ R)),
+            centring=R.T @ self.centring,
+            rotation=None if np.array_equal(np.abs(rotation), np.eye(len(rotation))) else rotation,
+        )
+
+    def unrotated(self) -> Basis:
+        """The same with eigenvectors as components."""
+        return self if self.rotation is None else replace(self.rotated(self.rotation.T), rotation=None)
 
     def blocks(self) -> Iterator[tuple[tuple[int, int], Rows | None, Array, Array]]:
         """Its rows in order: address, rows, coefficients (b, k) and weights (b,) of each block."""

@@ -40,8 +40,6 @@ class ScoredPart:
         Digest of these rows.
     file : str
         Name of the part that holds their scores.
-    offset : int
-        First row of the part in a Zarr output; 0 in Parquet.
     n_rows, n_novel : int
         Rows written (fewer than there are, where rows with missing values are dropped), and novel ones.
     version : int
@@ -54,7 +52,6 @@ class ScoredPart:
     stop: int
     content: str
     file: str
-    offset: int = 0
     n_rows: int
     n_novel: int
     version: int

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import socket
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
@@ -13,27 +14,33 @@ from pathlib import Path
 
 from kpca_stream.errors import BusyError
 
+POLL_SECONDS = 0.01
+
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, *, name: str = "lock", wait: float = 0.0) -> Iterator[None]:
     """Hold the lock of `folder`, which must exist, while the block runs.
 
-    The lock is the kernel's (``flock``), so that a dead holder loses it; the file names the holder.
+    The lock is the kernel's (``flock``), so that a dead holder loses it; the file `name` tells the holder.
+
+    Parameters
+    ----------
+    folder : Path
+    name : str
+        Of the lock, where a folder has several.
+    wait : float
+        Seconds to wait for somebody else.
 
     Raises
     ------
     BusyError
-        If somebody else holds it.
+        If somebody else holds it still.
     """
-    with (folder / "lock").open("a+", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+    with (folder / name).open("a+", encoding="utf-8") as file:
+        if not _taken(file.fileno(), wait):
             file.seek(0)
             holder = file.read().strip() or "an unnamed process"
-            raise BusyError(
-                f"{folder} is in use by {holder}; wait for it to end, or choose another path"
-            ) from error
+            raise BusyError(f"{folder} is in use by {holder}; wait for it to end, or choose another path")
         file.truncate(0)
         file.write(_name_of_this_process())
         file.flush()
@@ -55,6 +62,19 @@ def claimed(files: Iterable[Path]) -> Iterator[frozenset[Path]]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 free.add(path)
         yield frozenset(free)
+
+
+def _taken(descriptor: int, wait: float) -> bool:
+    end = time.monotonic() + wait
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(POLL_SECONDS)
+        else:
+            return True
 
 
 def _name_of_this_process() -> str:

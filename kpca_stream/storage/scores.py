@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -54,7 +55,7 @@ def label_of(path: Path) -> Label | None:
         )
     except (pa.ArrowException, OSError, KeyError):
         return None
-    return Label(source=source.decode(), model=model.decode(), version=int(version))
+    return Label(source=os.fsdecode(source), model=model.decode(), version=int(version))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +106,7 @@ class PartWriter:
             pa.field("novelty", pa.bool_()),
             pa.field("model_version", pa.int32()),
         ]
-        metadata = {f"kpca_stream.{key}": str(value) for key, value in vars(self.label).items()}
+        metadata = {f"kpca_stream.{key}": os.fsencode(str(value)) for key, value in vars(self.label).items()}
         return pa.schema(fields, metadata=metadata)
 
     def __enter__(self) -> Self:
@@ -124,9 +125,10 @@ class PartWriter:
     ) -> None:
         """Append some rows; the columns carried through are the same each time."""
         n_rows = len(row)
+        source = self.label.source.encode(errors="backslashreplace").decode()  # a name may be no text
         error = pa.nulls(n_rows, pa.float64()) if reconstruction_error is None else reconstruction_error
         columns = [
-            pa.repeat(self.label.source, n_rows),
+            pa.repeat(source, n_rows),
             row,
             *([] if carried is None else carried.columns),
             *np.asarray(scores, np.float64).T,

@@ -59,7 +59,12 @@ def naming(path: Path) -> Iterator[None]:
 def write_json(path: Path, value: Any, *, synced: bool = True) -> None:
     """Write a small JSON file whole or not at all; `synced` as for `written_whole`."""
     with written_whole(path, synced=synced) as file:
-        file.write(json.dumps(value, indent=1, allow_nan=False).encode() + b"\n")
+        file.write(json_bytes(value))
+
+
+def json_bytes(value: Any) -> bytes:
+    """`value` as the content of a small JSON file."""
+    return json.dumps(value, indent=1, allow_nan=False).encode() + b"\n"
 
 
 def sweep_leftovers(folder: Path) -> None:
@@ -73,6 +78,15 @@ def remove_old(folder: Path, pattern: str = "*") -> None:
         with suppress(FileNotFoundError):  # another process sweeps too
             if time.time() - path.stat().st_mtime > LEFTOVER_SECONDS:
                 remove(path)
+
+
+def folder_size(folder: Path) -> int:
+    """Bytes that the files of a folder hold; those that go meanwhile count nothing."""
+    n_bytes = 0
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            n_bytes += 0 if path.is_dir() else path.lstat().st_size
+    return n_bytes
 
 
 def remove_tree(path: Path) -> None:

@@ -50,9 +50,7 @@ def label_columns(table: Table, names: Sequence[str]) -> tuple[int, ...]:
     try:
         return tuple(map(_Names(table).position, names))
     except ConfigError as error:
-        raise DataError(
-            f"{error}; it is to be carried through: add it, or correct score.input.carry"
-        ) from error
+        raise DataError(f"{error}; it is to be carried through: add it, or correct score.carry") from error
 
 
 def _numeric(table: Table) -> tuple[int, ...]:
