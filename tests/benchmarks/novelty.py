@@ -2,9 +2,9 @@
 
 ``python -m tests.benchmarks.novelty``. Unseen digits: seven tenths of the rows of some of scikit-learn's
 digits are trained on, the other rows are judged by the area under the ROC curve of unseen against seen
-ones. The rule, for every choice of digits: rbf, γ "median", 30 components. The peers get the best of
-their settings, taken with the answer in sight: `OneClassSVM` with the same γ and with its default, PCA's
-reconstruction error with 10, 20 and 30 components.
+ones. The rule, for every choice of digits: rbf, γ "median", 30 components. The peers are `OneClassSVM` with the
+same γ or with its default, whichever is better, and PCA's reconstruction error, with 30 components too; "at
+best" it has 10, 20 or 30 of them, whichever the answer shows to be best.
 
 False alarms: trained on rows chosen at random from a real set, 10 components, γ "median", 1 % asked;
 `novelty` of the rows that are left. Exact, and by 1,000 landmarks.
@@ -62,7 +62,7 @@ def answer(*, quick: bool) -> Answer:
         Figure("false alarms, most", max(shares), 0.015),
         Figure("fresh rows, fewest", min(each["fresh"] for each in alarms), 5000, is_least=True),
     ]
-    columns = ("what", "fresh", "kpca_stream", "OneClassSVM", "PCA", "false alarms")
+    columns = ("what", "fresh", "kpca_stream", "OneClassSVM", "PCA", "PCA at best", "false alarms")
     return Answer([{key: row.get(key, "-") for key in columns} for row in [*areas, *alarms]], figures)
 
 
@@ -88,11 +88,13 @@ def _areas(seen: tuple[int, ...]) -> dict[str, Any]:
     def area(of: Callable[[Array, Array], Array]) -> float:
         return float(roc_auc_score(~is_seen[fresh], of(X[trained], X[fresh])))
 
+    of_pca = {n: area(_residuals(n)) for n in PEER_COMPONENTS}
     return {
         "fresh": len(fresh),
         "kpca_stream": area(_errors),
         "OneClassSVM": max(area(_outside(own_gamma=own)) for own in (True, False)),
-        "PCA": max(area(_residuals(n)) for n in PEER_COMPONENTS),
+        "PCA": of_pca[N_COMPONENTS],
+        "PCA at best": max(of_pca.values()),
     }
 
 
