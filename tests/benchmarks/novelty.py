@@ -2,9 +2,9 @@
 
 ``python -m tests.benchmarks.novelty``. Unseen digits: seven tenths of the rows of some of scikit-learn's
 digits are trained on, the other rows are judged by the area under the ROC curve of unseen against seen
-ones. The rule, for every choice of digits: rbf, γ "median", 30 components. The peers are `OneClassSVM` with the
-same γ or with its default, whichever is better, and PCA's reconstruction error, with 30 components too; "at
-best" it has 10, 20 or 30 of them, whichever the answer shows to be best.
+ones. The rule, for every choice of digits: rbf, γ "median", 30 components. The peers are `OneClassSVM` with
+the same γ or with its default, whichever is better, and PCA's reconstruction error, with 30 components too;
+"at best" it has 10, 20 or 30 of them, whichever the answer shows to be best.
 
 False alarms: trained on rows chosen at random from a real set, 10 components, γ "median", 1 % asked;
 `novelty` of the rows that are left. Exact, and by 1,000 landmarks.
