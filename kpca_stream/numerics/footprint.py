@@ -15,7 +15,7 @@ from kpca_stream.numerics.forecast import (
 )
 from kpca_stream.numerics.kernels.base import FEW_ROWS
 from kpca_stream.numerics.multiply import STRIP_ROWS
-from kpca_stream.numerics.projection import READY_BYTES, ready_bytes
+from kpca_stream.numerics.projection import held_bytes
 from kpca_stream.numerics.tiles import TileGrid
 
 IMPORT_BYTES = 155 * 2**20
@@ -106,15 +106,13 @@ def sums_bytes(shape: Shape, grid: TileGrid) -> int:
 
 def scoring_bytes(shape: Shape, in_memory_bytes: int, n_tasks: int) -> int:
     """A process that scores with `n_tasks` at once: the basis, if it takes no more than `in_memory_bytes`."""
-    basis = 8 * shape.n_samples * (shape.n_features + shape.n_components)
-    ready = ready_bytes(shape.n_samples, shape.n_features, shape.n_components)
-    loaded = basis + (ready if ready <= READY_BYTES else 0)
+    basis = held_bytes(shape.n_samples, shape.n_features, shape.n_components)
     scored = max(1, min(SCORED_ROWS, SCORED_BYTES // (8 * shape.n_features)))
     trained = min(rows_at_once(shape.n_features, CHUNK_ROWS), shape.n_samples)
     held, making = _operand_row_bytes(shape)
     strips = 2 * STRIP_ROWS * trained * 8
     task = (scored + trained) * (held + making + 8 * shape.n_components) + strips + RETAINED_BYTES
-    return IMPORT_BYTES + PARSER_BYTES + (loaded if basis <= in_memory_bytes else 0) + n_tasks * task
+    return IMPORT_BYTES + PARSER_BYTES + (basis if basis <= in_memory_bytes else 0) + n_tasks * task
 
 
 def _operand_row_bytes(shape: Shape) -> tuple[int, int]:

@@ -82,3 +82,9 @@ def project(
 def ready_bytes(n_rows: int, n_features: int, n_components: int) -> int:
     """Memory that rows take, at most, that are ready to be scored against: points, a side, coefficients."""
     return 8 * n_rows * (2 * n_features + n_components + 3)
+
+
+def held_bytes(n_rows: int, n_features: int, n_components: int) -> int:
+    """Memory that a basis takes when it is loaded, with what is made ready of it."""
+    ready = ready_bytes(n_rows, n_features, n_components)
+    return 8 * n_rows * (n_features + n_components) + (ready if ready <= READY_BYTES else 0)
