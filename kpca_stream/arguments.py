@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 
 from kpca_stream.approximation import NystromSettings
 from kpca_stream.errors import ConfigError
-from kpca_stream.fitplan import FitSettings, Wording
+from kpca_stream.fitsettings import FitSettings, Wording
 from kpca_stream.numerics.resolve import KernelSpec, block_kernel
 
 SOLVERS = {

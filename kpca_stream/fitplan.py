@@ -1,116 +1,29 @@
-"""What to fit, and all choices that follow from it and from the shape of the data before the first tile."""
+"""A fit before its first tile: its choices, what it will cost, and why it must not start."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from kpca_stream.approximation import NystromSettings, drawn_rows, most_landmarks
-from kpca_stream.errors import ConfigError
+from kpca_stream.approximation import drawn_rows, most_landmarks
+from kpca_stream.fitsettings import FitSettings
 from kpca_stream.numerics import footprint
-from kpca_stream.numerics.cost import Circumstances, Cost, cost, resolved_storage
-from kpca_stream.numerics.duplicates import Merging
-from kpca_stream.numerics.eigensolve import expected_components
-from kpca_stream.numerics.forecast import READ_BYTES_PER_SECOND, Shape, grid_for
+from kpca_stream.numerics.cost import Circumstances, Cost, cost, scoring_seconds
+from kpca_stream.numerics.forecast import READ_BYTES_PER_SECOND, Shape
 from kpca_stream.numerics.landmark_costs import cost_of_landmarks
-from kpca_stream.numerics.resolve import KernelSpec
 from kpca_stream.numerics.rowcut import RowCut
 from kpca_stream.numerics.tiles import TileGrid
-from kpca_stream.parameters import canonical_kernel
-from kpca_stream.storage.sources.table import common_float_type
-
-DENSE_ROWS = 5000
-"""Beyond so many rows, dense is taken only by name."""
-QUICK_DENSE_ROWS = 500
-"""Below so many rows, LAPACK is faster than a handful of passes."""
-DENSE_SHARE = 0.1
-"""From this share of the rows asked for as components on, LAPACK is faster."""
-
 
 START_ROWS = 5000
 """From so many rows on, a first block from landmarks costs less than the passes that it saves."""
-DISTINCT_SHARE = 1 / 8
-"""Of the memory limit, for the distinct rows while duplicates are merged; their copies take three more."""
 BASIS_SHARE = 0.25
 """A basis that takes no more of the memory limit is held in memory while it scores."""
 DEFINITE = ("linear", "rbf", "laplacian", "poly", "cosine")
 
 AUTOMATIC_TOLERANCE = {"float32": 1e-6, "mixed": 1e-6, "float64": 1e-13}
-
-
-@dataclass(frozen=True)
-class Wording:
-    """How messages name a setting: as its user does."""
-
-    names: Mapping[str, str]
-    assignment: str
-
-    def __call__(self, key: str, value: object = None) -> str:
-        """The name, or the setting of a value as it is written down."""
-        name = self.names.get(key, key)
-        return name if value is None else self.assignment.format(name, value)
-
-
-CONFIGURATION = Wording(
-    {
-        "method": "solver.method",
-        "precision": "solver.precision",
-        "memory_limit": "limits.memory",
-        "disk_limit": "limits.disk",
-        "core_hours": "limits.core_hours",
-        "storage": "gram.storage",
-        "on_indefinite": "kernel.on_indefinite",
-        "merge_duplicates": "data.merge_duplicates",
-        "allow_approximate": "solver.allow_approximate",
-        "n_landmarks": "nystrom.landmarks",
-        "landmark_method": "nystrom.method",
-    },
-    "{}: {}",
-)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class FitSettings:
-    """How to fit; the meaning of each is that of the configuration's key.
-
-    `n_components` None asks for all positive ones. `on_indefinite` "asked" is an error only where the asked
-    components would hold a negative eigenvalue, and a warning elsewhere, as in scikit-learn.
-    """
-
-    wording: ClassVar[Wording] = CONFIGURATION
-
-    kernel: KernelSpec = field(default_factory=KernelSpec)
-    n_components: int | float | None = 10
-    max_components: int = 200
-    method: Literal["auto", "dense", "lanczos", "nystrom"] = "auto"
-    allow_approximate: bool = False
-    nystrom: NystromSettings = field(default_factory=NystromSettings)
-    precision: Literal["auto", "float32", "float64", "mixed"] = "auto"
-    tol: float = 0.0
-    max_passes: int = 50
-    storage: Literal["auto", "memory", "zarr", "recompute"] = "auto"
-    tile_rows: int | None = None
-    checkpoint_seconds: float = 60.0
-    memory_limit: int = 4 * 2**30
-    disk_limit: int | None = None
-    core_hours: float | None = None
-    scale: bool = False
-    on_missing: Literal["error", "drop"] = "error"
-    merge_duplicates: bool | Literal["auto"] = False
-    on_indefinite: Literal["error", "warn", "asked"] = "error"
-    quantile: float = 0.99
-    seed: int = 0
-
-    @property
-    def merging(self) -> Merging | None:
-        """How far equal rows are merged; those of a given matrix never are."""
-        if not self.merge_duplicates or self.kernel.name == "precomputed":
-            return None
-        return Merging(int(DISTINCT_SHARE * self.memory_limit), gives_up=self.merge_duplicates == "auto")
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +61,7 @@ class FitPlan:
     @property
     def max_columns(self) -> int:
         """Krylov vectors held at once."""
-        return _max_columns(self.settings, self.shape)
+        return krylov_columns(self.settings, self.shape)
 
     @property
     def n_landmarks(self) -> int:
@@ -217,6 +130,22 @@ class FitPlan:
         return min(merging.most_bytes, n_rows * self.shape.n_features * self.row_itemsize)
 
     @property
+    def disk_basis(self) -> int:
+        """Bytes of the basis once it is published."""
+        if not self.with_store:
+            return 0
+        if self.method != "nystrom" or self.shape.kernel == "precomputed":
+            return footprint.basis_on_disk(self.shape, self.shape.n_samples, self.row_itemsize)
+        n_sampled = min(self.shape.n_samples, drawn_rows(self.shape.n_features))
+        return footprint.basis_on_disk(self.shape, self.n_landmarks, self.row_itemsize, n_sampled=n_sampled)
+
+    @property
+    def disk_total(self) -> int:
+        """Bytes of the run's store and of the basis."""
+        f = self.forecast
+        return f.disk_rows + f.disk_tiles + f.disk_vectors + self.disk_basis
+
+    @property
     def storage_reason(self) -> str:
         """Why tiles go where they go, where that was chosen and memory does not hold them all."""
         if self.settings.storage != "auto" or self.storage == "memory" or self.method != "lanczos":
@@ -245,6 +174,12 @@ class FitPlan:
         n_tasks = -(-n_workers // max(1, n_processes))
         return footprint.scoring_bytes(self.shape, int(BASIS_SHARE * self.settings.memory_limit), n_tasks)
 
+    def scoring_seconds(self, n_scored: int, n_cores: int) -> float:
+        """Time in which so many new rows are read and scored."""
+        shape = replace(self.shape, itemsize=4 if self.scoring_precision == "float32" else 8)
+        n_rows = self.n_landmarks if self.method == "nystrom" else shape.n_samples
+        return scoring_seconds(shape, n_scored, n_rows, n_cores)
+
     @property
     def at_once(self) -> int:
         """Tasks of a pass that may be alive at once in one process within the memory limit; at least one.
@@ -266,7 +201,7 @@ class FitPlan:
     def _excesses(self) -> list[tuple[str, str]]:
         f, limits, name = self.forecast, self.settings, self.settings.wording
         memory = self.memory_total(1)
-        disk = f.disk_rows + f.disk_tiles + f.disk_vectors
+        disk = self.disk_total
         found: list[tuple[str, str]] = []
         if memory > limits.memory_limit:
             excess = f"needs {gib(memory)} of memory, {name('memory_limit')} is {gib(limits.memory_limit)}"
@@ -311,124 +246,12 @@ class FitPlan:
         return f"raise {limit}, or ask for fewer components or {name('precision', 'float32')}"
 
 
-def make_plan(
-    settings: FitSettings,
-    n_samples: int,
-    n_features: int,
-    dtype: np.dtype[Any],
-    *,
-    with_store: bool,
-    in_place: bool = False,
-    reading_bytes: int = 0,
-) -> FitPlan:
-    """Make all choices for rows of this shape and type, which with `in_place` are used where they lie.
-
-    A reader of them holds `reading_bytes`. An exact fit that the limits refuse is approximated, where that is
-    allowed.
-    """
-    method = _method(settings, n_samples)
-    precision = _precision(settings, n_samples, dtype)
-    if method == "dense" and precision == "mixed":
-        precision = "float64"  # LAPACK has no float32 passes to refine
-    shape = Shape(
-        n_samples,
-        n_features,
-        _count(settings, n_samples),
-        canonical_kernel(settings.kernel.name) if settings.kernel.function is None else "own",
-        8 if precision == "float64" else 4,
-        precision == "mixed",
-    )
-    grid = grid_for(shape, settings.tile_rows)
-    storage, memory_tasks = _tiles(settings, shape, grid, method, with_store=with_store)
-    plan = FitPlan(
-        settings,
-        shape,
-        grid,
-        precision,
-        storage,
-        method,
-        with_store,
-        memory_tasks,
-        in_place,
-        common_float_type([dtype]).itemsize,
-        reading_bytes,
-    )
-    return _approximated_if_allowed(plan)
-
-
-def _approximated_if_allowed(plan: FitPlan) -> FitPlan:
-    settings = plan.settings
-    if settings.method != "auto" or not settings.allow_approximate or not plan.refusals():
-        return plan
-    other = plan.approximated()
-    if other.refusals():
-        return plan
-    why = " and ".join(plan.excesses())
-    return replace(
-        other,
-        method_reason=f"approximated by {other.n_landmarks:,} landmarks, since an exact fit {why}",
-    )
-
-
-def _tiles(
-    settings: FitSettings, shape: Shape, grid: TileGrid, method: str, *, with_store: bool
-) -> tuple[Literal["memory", "zarr", "recompute"], int]:
-    """Where tiles go, and of how many tasks they are in memory all the same; landmarks need none."""
-    if method == "nystrom":
-        return "recompute", 0
-    max_columns = _max_columns(settings, shape)
-    budget = footprint.tile_budget(
-        shape, grid, method, memory_limit=settings.memory_limit, max_columns=max_columns
-    )
-    storage = resolved_storage(settings.storage, shape, grid, budget, with_store=with_store)
-    disk = settings.disk_limit if settings.disk_limit is not None else np.inf
-    if settings.storage == "auto" and storage == "zarr" and footprint.tile_bytes(grid, shape) > disk:
-        storage = "recompute"
-    if storage == "zarr" and not with_store:
-        raise ConfigError(
-            "storage: zarr needs a store to keep tiles in; give one, or choose memory or recompute"
-        )
-    held = settings.storage == "auto" and storage != "memory" and method == "lanczos"
-    return storage, footprint.tasks_in_memory(grid, shape.itemsize, budget) if held else 0
-
-
-def _method(settings: FitSettings, n_samples: int) -> Literal["dense", "lanczos", "nystrom"]:
-    if settings.method != "auto":
-        if settings.method == "lanczos" and settings.n_components is None:
-            raise ConfigError(
-                "n_components: None (all) needs a dense solve, got lanczos; give a number or a share"
-            )
-        return settings.method
-    if settings.n_components is None and n_samples > DENSE_ROWS:
-        raise ConfigError(
-            f"n_components: None (all) of {n_samples} rows needs a dense solve of "
-            f"{gib(footprint.dense_bytes(n_samples))}, which is taken beyond {DENSE_ROWS} rows only by name; "
-            f"give a number or a share of components, or set {settings.wording('method', 'dense')}"
-        )
-    many = _count(settings, n_samples) > DENSE_SHARE * n_samples and n_samples <= DENSE_ROWS
-    return "dense" if many or n_samples <= QUICK_DENSE_ROWS else "lanczos"
-
-
-def _precision(settings: FitSettings, n_samples: int, dtype: np.dtype[Any]) -> str:
-    if settings.precision != "auto":
-        return settings.precision
-    if dtype in (np.float32, np.float16):
-        return "float32"
-    return "float64" if n_samples <= DENSE_ROWS or 0 < settings.tol < 1e-6 else "mixed"
-
-
-def _max_columns(settings: FitSettings, shape: Shape) -> int:
+def krylov_columns(settings: FitSettings, shape: Shape) -> int:
     """As many as the passes of a usual solve bring, a share's as many as it may need; then it restarts."""
     most = footprint.BASIS_BLOCKS * shape.width
     if isinstance(settings.n_components, float):
         most = max(most, settings.max_components + 4 * shape.width)
     return min(most, footprint.krylov_columns(shape, settings.memory_limit))
-
-
-def _count(settings: FitSettings, n_samples: int) -> int:
-    return (
-        n_samples if settings.n_components is None else expected_components(settings.n_components, n_samples)
-    )
 
 
 def gib(n_bytes: float) -> str:

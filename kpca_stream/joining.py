@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kpca_stream.approximation import drawn_rows
 from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.errors import DataError
-from kpca_stream.fitplan import FitSettings
+from kpca_stream.fitsettings import FitSettings
 from kpca_stream.numerics.kernels.likeness import same_formula, same_preparation
 from kpca_stream.numerics.nystrom import FeatureMap, Statistics
 from kpca_stream.nystrom import Drawn, assembled, drawn_of

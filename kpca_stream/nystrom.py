@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpca_stream.errors import ConvergenceError, KpcaStreamWarning
-from kpca_stream.fitplan import DEFINITE, FitPlan, FitSettings
+from kpca_stream.fitplan import DEFINITE, FitPlan
+from kpca_stream.fitsettings import FitSettings
 from kpca_stream.landmarking import choose_landmarks, curve_of
 from kpca_stream.numerics import novelty
 from kpca_stream.numerics.certificate import Certificate, by_trace, probabilistic, sampled

@@ -1,20 +1,26 @@
 """A pass is a sequence of small graphs whose results are folded in index order.
 
-Serves every stage: building and multiplying tiles, sweeping rows, scoring. No more than twice the
-number of workers partial results are alive, a few times more while tasks are short and results small; any
-Dask scheduler will do, and since results are folded in index order the sums are the same to the bit on every
-scheduler and after every restart.
+Serves every stage: building and multiplying tiles, sweeping rows, scoring. Two graphs are under way at a
+time, so that workers have tasks while the last one of a graph ends and its results are folded. No more than
+twice the number of workers partial results are alive, a few times more while tasks are short and results
+small; any Dask scheduler will do, and since results are folded in index order the sums are the same to the
+bit on every scheduler and after every restart.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
+import operator
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, is_dataclass
-from typing import Any, NamedTuple
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
 import dask
 from dask.delayed import delayed
@@ -22,17 +28,23 @@ from dask.system import CPU_COUNT
 
 COMMIT_SECONDS = 60.0
 WINDOW_SECONDS = 0.5
-"""Shorter windows are widened: every one ends with workers that wait for each other."""
+"""Graphs that take less are made larger: every one costs the caller a few milliseconds."""
 WINDOW_BYTES = 32 * 2**20
-WIDEST_WINDOW = 32
+"""Of results alive, beyond which graphs are not made larger."""
+MOST_ALIVE = 32
 """Tasks, unless twice the workers are more: graphs stay small."""
 
 
 class Call(NamedTuple):
-    """One task: a module-level function and its arguments, all of which serialize."""
+    """One task: a module-level function and its arguments, all of which serialize.
+
+    With `keeps` the function returns a pair, of which the first part stays where it was made; the result is a
+    handle of that, and the second part. As an argument of other calls what a handle stands for does not move.
+    """
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
+    keeps: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,7 +129,6 @@ def run(
     commit: Commit | None = None,
     progress: Callable[[int, int], None] | None = None,
     at_once: int | None = None,
-    prepare: Callable[[range], None] | None = None,
 ) -> None:
     """Run `calls` window by window and fold their results in index order.
 
@@ -133,36 +144,43 @@ def run(
         ``progress(done, total)`` after every window.
     at_once : int, optional
         Upper limit of tasks alive at once, where memory allows no more.
-    prepare : callable, optional
-        Called with the indices of a window before its calls are asked for.
     """
     windows = _Windows(commit, len(calls), at_once)
-    for window in windows:
-        if prepare:
-            prepare(window)
-        began = time.monotonic()
-        results = compute([calls[i] for i in window])
-        windows.widen(time.monotonic() - began, results)
-        for index, result in zip(window, results, strict=True):
-            fold(index, result)
-        if commit:
-            commit.after(window.stop)
-        if progress:
-            progress(window.stop, len(calls))
+    with _Lanes(windows.n_lanes) as lanes:
+        while windows.remain or lanes.busy:
+            while windows.remain and lanes.free:
+                window = windows.take()
+                lanes.begin(window, [calls[i] for i in window])
+            window, results, seconds = lanes.end()
+            windows.widen(seconds, results)
+            for index, result in zip(window, results, strict=True):
+                fold(index, result)
+            if commit:
+                commit.after(window.stop)
+            if progress:
+                progress(window.stop, len(calls))
 
 
-def compute(calls: Sequence[Call]) -> Sequence[Any]:
-    """Results of `calls`; a single one runs in the caller, without a graph."""
-    if _is_trivial(calls):
+def compute(calls: Sequence[Call], **how: Any) -> Sequence[Any]:
+    """Results of `calls`; without words to the scheduler a single one runs in the caller, without a graph."""
+    if not how and _is_trivial(calls):
         return [calls[0].function(*calls[0].arguments)]
-    return tuple(dask.compute(*[as_delayed(call) for call in calls]))  # type: ignore[attr-defined,no-untyped-call]
+    keeping = [call for call in calls if call.keeps]
+    if not keeping:
+        return _computed([as_delayed(call) for call in calls], how)
+    pairs = _persisted([as_delayed(call) for call in keeping], how)
+    kept = iter(_persisted([delayed(operator.itemgetter(0))(pair) for pair in pairs], how))
+    second = iter([delayed(operator.itemgetter(1))(pair) for pair in pairs])
+    found = _computed([next(second) if call.keeps else as_delayed(call) for call in calls], how)
+    return [(next(kept), part) if call.keeps else part for call, part in zip(calls, found, strict=True)]
 
 
-def persist(calls: Sequence[Call]) -> Sequence[Any]:
-    """Results of `calls`, kept where they were made; as arguments of other calls they do not move."""
-    if _is_trivial(calls):
-        return compute(calls)
-    return tuple(dask.persist(*[as_delayed(call) for call in calls]))  # type: ignore[attr-defined,no-untyped-call]
+def _computed(graphs: Sequence[Any], how: dict[str, Any]) -> Sequence[Any]:
+    return tuple(dask.compute(*graphs, **how))  # type: ignore[attr-defined,no-untyped-call]
+
+
+def _persisted(graphs: Sequence[Any], how: dict[str, Any]) -> Sequence[Any]:
+    return tuple(dask.persist(*graphs, **how))  # type: ignore[attr-defined,no-untyped-call]
 
 
 def as_delayed(call: Call) -> Any:
@@ -181,33 +199,112 @@ def _is_trivial(calls: Sequence[Call]) -> bool:
 
 
 class _Windows:
-    """The ranges of calls that run together: two a worker, more as long as they are short and small.
+    """The ranges of calls that run together: two of as many as there are workers.
 
-    None is widened beyond the time after which it shall be committed.
+    There are more of smaller ones where fewer may be alive; they grow while they are short and small, none
+    beyond the time after which it shall be committed.
     """
 
     def __init__(self, commit: Commit | None, n_calls: int, at_once: int | None) -> None:
         self.next, self.n_calls = commit.first if commit else 0, n_calls
         self.seconds = min(WINDOW_SECONDS, commit.seconds) if commit else WINDOW_SECONDS
-        self.width = 2 * n_workers()
-        self.widest = max(WIDEST_WINDOW, self.width)
+        alive = usual = 2 * n_workers()
+        most = max(MOST_ALIVE, usual)
         if at_once is not None:
-            self.width, self.widest = (max(1, min(width, at_once)) for width in (self.width, self.widest))
+            alive, most = (max(1, min(number, at_once)) for number in (usual, most))
+        self.n_lanes = 2 if alive == usual else alive
+        if n_calls - self.next <= 1:
+            self.n_lanes = 1
+        self.width, self.widest = max(1, alive // self.n_lanes), max(1, most // self.n_lanes)
 
-    def __iter__(self) -> Iterator[range]:
-        while self.next < self.n_calls:
-            window = range(self.next, min(self.next + self.width, self.n_calls))
-            self.next = window.stop
-            yield window
+    @property
+    def remain(self) -> bool:
+        """Whether there are calls that have not been taken."""
+        return self.next < self.n_calls
+
+    def take(self) -> range:
+        """The next ones."""
+        window = range(self.next, min(self.next + self.width, self.n_calls))
+        self.next = window.stop
+        return window
 
     def widen(self, seconds: float, results: Sequence[Any]) -> None:
-        """Take the next window wider, if the last one was short and twice its results are small."""
-        if seconds < self.seconds and self.width < self.widest and 2 * _size(results) < WINDOW_BYTES:
+        """Take the next window wider, if one was short, and twice as many of its results are small."""
+        if seconds < self.seconds and 2 * self.n_lanes * _size(results) < WINDOW_BYTES:
             self.width = min(2 * self.width, self.widest)
 
 
+class _Lanes:
+    """Windows under way, each in a thread that waits for it; a single lane is the caller's own.
+
+    Dask's threads are those of one pool for all lanes. Of schedulers other than threads and a client's, which
+    may not be called from several threads at once, one window is under way.
+    """
+
+    def __init__(self, n_lanes: int) -> None:
+        self.n_lanes = n_lanes if _is_shared() else 1
+        self.how: dict[str, Any] = {}
+        self._under_way: deque[tuple[range, float, Future[Sequence[Any]]]] = deque()
+        if self.n_lanes > 1 and _active_client() is None:
+            self.how["pool"] = dask.config.get("pool", None) or _threads("workers", n_workers())
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is a window under way."""
+        return bool(self._under_way)
+
+    @property
+    def free(self) -> bool:
+        """Whether there is room for another one."""
+        return len(self._under_way) < self.n_lanes
+
+    def begin(self, window: range, calls: Sequence[Call]) -> None:
+        """Have these calls computed."""
+        began = time.monotonic()
+        if self.n_lanes > 1:
+            future = _threads("lanes", self.n_lanes).submit(compute, calls, **self.how)
+        else:
+            future = Future()
+            future.set_result(compute(calls))
+        self._under_way.append((window, began, future))
+
+    def end(self) -> tuple[range, Sequence[Any], float]:
+        """The first window that was begun, its results once they are there, and the seconds since then."""
+        window, began, future = self._under_way.popleft()
+        results = future.result()
+        return window, results, time.monotonic() - began
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        wait([future for _, _, future in self._under_way])
+
+
+_pools = threading.local()
+
+
+def _threads(name: str, n_threads: int) -> ThreadPoolExecutor:
+    """Threads of the caller's own, used again: new ones begin with new pages of memory."""
+    pools: dict[tuple[str, int], ThreadPoolExecutor] = _pools.__dict__.setdefault("held", {})
+    return pools.setdefault((name, n_threads), ThreadPoolExecutor(n_threads))
+
+
+def _is_shared() -> bool:
+    """Whether several graphs may be under way at once."""
+    return _active_client() is not None or dask.config.get("scheduler", None) in (
+        None,
+        "threads",
+        "threading",
+    )
+
+
 def _size(value: Any) -> int:
-    """Bytes of the arrays in results, as deep as tuples, lists and plain objects go."""
+    """Bytes of the arrays in results, as deep as tuples, lists and plain objects go; none of a handle."""
+    if _is_lazy(value):
+        return 0
     if hasattr(value, "nbytes"):
         return int(value.nbytes)
     inner = value if isinstance(value, tuple | list) else vars(value).values() if is_dataclass(value) else ()

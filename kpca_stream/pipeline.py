@@ -20,12 +20,14 @@ from kpca_stream import passes
 from kpca_stream.cluster import connect, release_memory, return_freed_memory
 from kpca_stream.config import Config
 from kpca_stream.errors import ConfigError, DataError, KpcaStreamWarning
-from kpca_stream.fitting import Fit, FitSettings, fit, make_plan
+from kpca_stream.fitsettings import FitSettings
+from kpca_stream.fitting import Fit, fit
 from kpca_stream.joining import merged
 from kpca_stream.landmark_settings import landmark_settings
 from kpca_stream.numerics.kernels import Preparation
 from kpca_stream.numerics.resolve import KernelSpec, make_kernel, resolve_kernel
 from kpca_stream.parameters import is_function_name
+from kpca_stream.planning import make_plan
 from kpca_stream.preliminaries import early_refusal, look_at, own_values, plan_of, stays_in_place
 from kpca_stream.results import FitSummary, MergeSummary, Plan, RunResult, ScoreSummary, as_json
 from kpca_stream.scorer import Scorer
@@ -68,8 +70,9 @@ def plan_config(config: Config, reporter: Reporter, *, shape: tuple[int, int] | 
         in_place=in_place,
         reading_bytes=reading_bytes,
     )
+    n_scored = None if source is None else _rows_to_score(config)
     with _connected(config):
-        return plan_summary(config, plan, passes.n_workers(), passes.n_processes())
+        return plan_summary(config, plan, passes.n_workers(), passes.n_processes(), n_scored)
 
 
 def fit_config(config: Config, reporter: Reporter, *, restart: bool = False) -> FitSummary:
@@ -215,6 +218,17 @@ def _registry(config: Config) -> Registry:
 
 def _training_source(config: Config) -> Source:
     return open_source(config.data.train.path, rows=config.data.train.rows, columns=config.data.columns)
+
+
+def _rows_to_score(config: Config) -> int | None:
+    """How many there are; None where none are there yet, or nothing is to be scored."""
+    if config.score is None:
+        return None
+    asked = config.score.input
+    place = Path(asked.path)
+    if asked.path.startswith("sklearn:") or place.is_file() or (place.is_dir() and any(place.iterdir())):
+        return open_source(asked.path, rows=asked.rows).n_samples
+    return None
 
 
 def _shape(source: Source | None) -> tuple[int, int]:

@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from kpca_stream.approximation import drawn_rows
 from kpca_stream.errors import ConfigError, DataError
-from kpca_stream.fitplan import FitPlan, FitSettings, gib, make_plan
+from kpca_stream.fitplan import FitPlan, gib
+from kpca_stream.fitsettings import FitSettings
 from kpca_stream.numerics.duplicates import Merging
 from kpca_stream.numerics.forecast import SAMPLE_ROWS
 from kpca_stream.numerics.kernels import Kernel, Own
+from kpca_stream.planning import make_plan
 from kpca_stream.stages.sweep import Sweep, sweep
 from kpca_stream.storage.layout import RunStore
 from kpca_stream.storage.rows import ArrayRows

@@ -161,6 +161,8 @@ class Plan:
     disk_rows: int
     disk_tiles: int
     disk_vectors: int
+    disk_basis: int
+    """Of the version that is published."""
     disk_total: int
     memory_client: int
     memory_task: int
@@ -169,6 +171,10 @@ class Plan:
     """Of the kernel function, over all passes."""
     passes: int
     seconds: float
+    """Of the fit."""
+    n_scored: int | None = None
+    """Rows to score, where they are there already."""
+    scoring_seconds: float | None = None
     method_reason: str = ""
     """Why an approximation was taken, where that was chosen."""
     memory_limit: int

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpca_stream.errors import ConvergenceError, DataError, KpcaStreamWarning
-from kpca_stream.fitplan import FitPlan, FitSettings
+from kpca_stream.fitplan import FitPlan
+from kpca_stream.fitsettings import FitSettings
 from kpca_stream.numerics import tall
 from kpca_stream.numerics.eigensolve import Eigenpairs
 from kpca_stream.numerics.kernels import Kernel

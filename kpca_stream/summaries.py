@@ -10,7 +10,8 @@ from typing import Any
 from dask.system import CPU_COUNT
 
 from kpca_stream.config import Config
-from kpca_stream.fitting import Fit, FitPlan
+from kpca_stream.fitplan import FitPlan
+from kpca_stream.fitting import Fit
 from kpca_stream.results import Bound, FitSummary, Landmarks, MergeSummary, Plan
 from kpca_stream.storage.basis import Basis
 from kpca_stream.storage.registry import Registry
@@ -120,11 +121,15 @@ def _stored_landmarks(stored: dict[str, Any]) -> Landmarks:
     return Landmarks(**{**stored, "bounds": bounds, "rounding": tuple(stored["rounding"])})
 
 
-def plan_summary(config: Config, plan: FitPlan, n_workers: int, n_processes: int) -> Plan:
+def plan_summary(
+    config: Config, plan: FitPlan, n_workers: int, n_processes: int, n_scored: int | None = None
+) -> Plan:
     """What a fit will cost with `n_workers` tasks at once, in `n_processes` of their own or (0) in threads.
 
-    The memory is also that of scoring, where the configuration says what to score.
+    The memory is also that of scoring, where the configuration says what to score; the time of that is told
+    where the number of rows is known, `n_scored`.
     """
+    n_cores = min(n_workers, CPU_COUNT)
     f, memory = plan.forecast, plan.memory_total(n_workers, n_processes)
     if config.score is not None:
         memory = max(memory, plan.memory_scoring(n_workers, n_processes))
@@ -143,13 +148,16 @@ def plan_summary(config: Config, plan: FitPlan, n_workers: int, n_processes: int
         disk_rows=f.disk_rows,
         disk_tiles=f.disk_tiles,
         disk_vectors=f.disk_vectors,
-        disk_total=f.disk_rows + f.disk_tiles + f.disk_vectors,
+        disk_basis=plan.disk_basis,
+        disk_total=plan.disk_total,
         memory_client=f.memory_client,
         memory_task=f.memory_task,
         memory_total=memory,
         evaluations=f.evaluations,
         passes=f.passes,
-        seconds=f.seconds(min(n_workers, CPU_COUNT), n_processes),
+        seconds=f.seconds(n_cores, n_processes),
+        n_scored=n_scored,
+        scoring_seconds=None if n_scored is None else plan.scoring_seconds(n_scored, n_cores),
         memory_limit=config.limits.memory,
         disk_limit=config.limits.disk,
         refusals=(plan.refusal(),) if plan.refusals() else (),

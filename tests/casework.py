@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from kpca_stream import KernelPCA
 from kpca_stream.cli import main
-from kpca_stream.fitting import Fit, FitSettings, fit
+from kpca_stream.fitsettings import FitSettings
+from kpca_stream.fitting import Fit, fit
 from kpca_stream.numerics.resolve import KernelSpec
 from kpca_stream.storage.source import open_source
 

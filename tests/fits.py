@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kpca_stream.fitplan import FitPlan, make_plan
-from kpca_stream.fitting import Fit, FitSettings, fit
+from kpca_stream.fitplan import FitPlan
+from kpca_stream.fitsettings import FitSettings
+from kpca_stream.fitting import Fit, fit
 from kpca_stream.numerics.resolve import KernelSpec
+from kpca_stream.planning import make_plan
 from kpca_stream.storage.source import open_source
 
 Array = NDArray[Any]

@@ -13,7 +13,7 @@ import reference
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kpca_stream.fitting import FitSettings
+from kpca_stream.fitsettings import FitSettings
 from kpca_stream.numerics.resolve import KernelSpec, block_kernel
 
 Array = NDArray[Any]

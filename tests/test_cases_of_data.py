@@ -19,9 +19,10 @@ from casework import Commands, Method, estimator, fitted
 from kpca_stream import KernelPCA
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.fitplan import FitPlan
-from kpca_stream.fitting import FitSettings, make_plan
+from kpca_stream.fitsettings import FitSettings
 from kpca_stream.numerics.kernels import Preparation
 from kpca_stream.numerics.resolve import KernelSpec, make_kernel
+from kpca_stream.planning import make_plan
 from kpca_stream.stages.gram import Gram
 from kpca_stream.storage.layout import RunStore
 from kpca_stream.storage.rows import ZarrRows

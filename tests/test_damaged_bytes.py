@@ -18,7 +18,8 @@ from strategies import Damage, damages
 from kpca_stream import load_basis
 from kpca_stream.cli import main
 from kpca_stream.errors import ConfigError, DataError
-from kpca_stream.fitting import FitSettings, fit
+from kpca_stream.fitsettings import FitSettings
+from kpca_stream.fitting import fit
 from kpca_stream.numerics.resolve import KernelSpec
 from kpca_stream.storage import frozen
 from kpca_stream.storage.basis import save_basis

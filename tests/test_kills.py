@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from kpca_stream.config import load_config
-from kpca_stream.fitplan import make_plan
 from kpca_stream.pipeline import fit_config, settings_of
+from kpca_stream.planning import make_plan
 from kpca_stream.results import FitSummary
 from kpca_stream.telemetry import silent
 from tests.disturb import Left, folded, killed, started, wait_until, write_yaml

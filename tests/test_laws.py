@@ -16,7 +16,8 @@ from sklearn.decomposition import PCA
 
 from kpca_stream import KernelPCA
 from kpca_stream.errors import KpcaStreamWarning
-from kpca_stream.fitting import Fit, FitSettings, fit
+from kpca_stream.fitsettings import FitSettings
+from kpca_stream.fitting import Fit, fit
 from kpca_stream.numerics.resolve import KernelSpec
 from kpca_stream.stages.centering import centre
 from kpca_stream.stages.scoring import Scores, score_block

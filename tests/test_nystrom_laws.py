@@ -18,7 +18,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from kpca_stream import KernelPCA, load_basis
 from kpca_stream.approximation import NystromSettings
 from kpca_stream.errors import ConfigError, ConvergenceError, DataError, KpcaStreamWarning
-from kpca_stream.fitting import FitSettings, fit
+from kpca_stream.fitsettings import FitSettings
+from kpca_stream.fitting import fit
 from kpca_stream.numerics.forecast import Shape
 from kpca_stream.numerics.resolve import KernelSpec
 from kpca_stream.numerics.rowcut import RowCut

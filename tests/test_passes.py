@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import dask
@@ -35,12 +36,20 @@ def failing(index: int) -> int:
     return index
 
 
+def thread_name(_: int) -> str:
+    return threading.current_thread().name
+
+
 def process_of(_: Any = None) -> int:
     return os.getpid()
 
 
 def ones(index: int) -> Any:
     return os.getpid(), np.full(1000, index)
+
+
+def kept_ones(index: int) -> Any:
+    return ones(index), index
 
 
 def where_both(made: tuple[int, Any]) -> tuple[int, int, int]:
@@ -54,15 +63,15 @@ def calls(count: int, function: Any = late) -> list[passes.Call]:
 class Lazy(Sequence[passes.Call]):
     """Calls that note when they were asked for."""
 
-    def __init__(self, count: int, events: list[Any]) -> None:
-        self.length, self.events = count, events
+    def __init__(self, count: int, events: list[Any], function: Any = late) -> None:
+        self.length, self.events, self.function = count, events, function
 
     def __len__(self) -> int:
         return self.length
 
     def __getitem__(self, index: Any) -> Any:
         self.events.append(("asked", index))
-        return passes.Call(late, (index,))
+        return passes.Call(self.function, (index,))
 
 
 @pytest.fixture(autouse=True)
@@ -87,27 +96,50 @@ def test_folding_happens_in_the_caller() -> None:
     assert seen == {threading.get_ident()}
 
 
-@pytest.mark.parametrize(
-    ("at_once", "widths"),
-    [(None, [4, 6]), (3, [3, 3, 3, 1]), (1, [1] * 10), (0, [1] * 10), (5, [4, 5, 1]), (50, [4, 6])],
-)
-def test_no_more_than_a_window_is_alive(at_once: int | None, widths: list[int]) -> None:
-    """Calls are made a window at a time, after the window before was folded; short ones grow to the limit."""
+def alive(events: list[Any]) -> list[int]:
+    """How many calls had been asked for and not yet folded, after each event."""
+    return list(itertools.accumulate({"asked": 1, "folded": -1}.get(event[0], 0) for event in events))
+
+
+@pytest.mark.parametrize(("at_once", "most"), [(None, 32), (3, 3), (1, 1), (0, 1), (5, 5), (50, 32)])
+def test_no_more_than_the_limit_are_alive(at_once: int | None, most: int) -> None:
+    """Calls are made as others are folded: never more than the limit, to which short ones grow."""
     events: list[Any] = []
     passes.run(
-        Lazy(10, events),
+        Lazy(100, events),
         lambda index, _: events.append(("folded", index)),
         at_once=at_once,
-        prepare=lambda window: events.append(("prepared", window)),
         progress=lambda done, total: events.append(("done", done, total)),
     )
-    expected: list[Any] = []
-    ends = list(itertools.accumulate(widths))
-    for start, end in zip([0, *ends[:-1]], ends, strict=True):
-        window = range(start, end)
-        expected += [("prepared", window), *(("asked", i) for i in window), *(("folded", i) for i in window)]
-        expected.append(("done", window.stop, 10))
-    assert events == expected
+    assert [e[1] for e in events if e[0] == "asked"] == list(range(100))
+    assert [e[1] for e in events if e[0] == "folded"] == list(range(100))
+    assert [e for e in events if e[0] == "done"][-1] == ("done", 100, 100)
+    assert most // 2 < max(alive(events)) <= most
+
+
+def test_the_next_calls_are_under_way_while_results_are_folded() -> None:
+    """The first window is folded once the second was begun, and the third is begun once it is folded."""
+    events: list[Any] = []
+    passes.run(Lazy(6, events), lambda index, _: events.append(("folded", index)), at_once=4)
+    begun = [("asked", index) for index in range(4)]
+    assert events[:8] == [*begun, ("folded", 0), ("folded", 1), ("asked", 4), ("asked", 5)]
+
+
+@pytest.mark.parametrize("scheduler", ["sync", "threads"])
+def test_other_schedulers_take_one_window_at_a_time(scheduler: str) -> None:
+    """Whatever scheduler Dask is told to use computes the calls, and the order is the same."""
+    folded: list[int] = []
+    with dask.config.set(scheduler=scheduler):
+        passes.run(calls(9), lambda index, result: folded.append(result))
+    assert folded == list(range(9))
+
+
+def test_a_pool_of_the_users_own_is_used() -> None:
+    """Tasks run in the threads of the pool that Dask was given."""
+    with ThreadPoolExecutor(2, thread_name_prefix="own") as pool, dask.config.set(pool=pool):
+        names: set[str] = set()
+        passes.run(calls(9, thread_name), lambda _, name: names.add(name.split("_")[0]))
+    assert names == {"own"}
 
 
 def slow(index: int) -> int:
@@ -126,13 +158,12 @@ def test_windows_of_long_tasks_or_large_results_stay(task: Any, monkeypatch: pyt
     """Twice the workers and no more are alive where tasks take their time, or results their memory."""
     monkeypatch.setattr(passes, "WINDOW_SECONDS", 0.05 if task is slow else 60.0)
     monkeypatch.setattr(passes, "WINDOW_BYTES", 2**24)
-    seen: list[int] = []
+    events: list[Any] = []
     passes.run(
-        [passes.Call(task, (index,)) for index in range(12)],
-        lambda *_: None,
-        prepare=lambda window: seen.append(len(window)),
+        Lazy(12, events, task),
+        lambda index, _: events.append(("folded", index)),
     )
-    assert seen == [4, 4, 4]
+    assert max(alive(events)) == 4
 
 
 def test_commit_is_after_folding_and_before_progress() -> None:
@@ -146,7 +177,7 @@ def test_commit_is_after_folding_and_before_progress() -> None:
         progress=lambda done, _: folded.append(-done),
         at_once=3,
     )
-    assert [done for done, _ in saved] == [3, 6, 7]
+    assert [done for done, _ in saved] == list(range(1, 8))
     for done, held in saved:
         assert [index for index in held if index >= 0] == list(range(done))
         assert -done not in held
@@ -172,32 +203,38 @@ def test_single_call_runs_in_the_caller(monkeypatch: pytest.MonkeyPatch) -> None
     """One call makes no graph and runs in the calling thread; several run elsewhere."""
     here = (os.getpid(), threading.get_ident())
     assert passes.compute(calls(1, place)) == [here]
-    assert passes.persist(calls(1, place)) == [here]
     assert all(seen != here for seen in passes.compute(calls(2, place)))
     monkeypatch.setattr(passes, "as_delayed", None)
     assert passes.compute(calls(1)) == [0]
 
 
+def keeping(count: int, make: Any = None) -> list[passes.Call]:
+    return [passes.Call(make or kept_ones, (index,), keeps=True) for index in range(count)]
+
+
 def test_single_call_of_a_kept_result_is_computed() -> None:
     """One call whose argument is a kept result gets its value, not its handle."""
-    kept = passes.persist(calls(2, ones))
-    (found,) = passes.compute([passes.Call(where_both, (kept[1],))])
+    (_, second) = passes.compute(keeping(2))
+    (found,) = passes.compute([passes.Call(where_both, (second[0],))])
     assert found == (os.getpid(), os.getpid(), 1000)
 
 
-def test_kept_results_are_arguments() -> None:
-    """What was kept serves any number of later calls, and is made once."""
+@pytest.mark.parametrize("count", [1, 3])
+def test_kept_results_are_arguments(count: int) -> None:
+    """What was kept serves any number of later calls, and is made once; what goes with it is a result."""
     made = []
 
     def make(index: int) -> Any:
         made.append(index)
-        return ones(index)
+        return kept_ones(index)
 
-    kept = passes.persist([passes.Call(make, (index,)) for index in range(3)])
+    pairs = passes.compute([*keeping(count, make), *calls(2)])
+    assert list(pairs[count:]) == [0, 1]
+    assert [number for _, number in pairs[:count]] == list(range(count))
     for _ in range(2):
-        found = passes.compute([passes.Call(where_both, (result,)) for result in kept])
-        assert [total for *_, total in found] == [0, 1000, 2000]
-    assert sorted(made) == [0, 1, 2]
+        found = passes.compute([passes.Call(where_both, (kept,)) for kept, _ in pairs[:count]])
+        assert [total for *_, total in found] == [1000 * index for index in range(count)]
+    assert sorted(made) == list(range(count))
 
 
 def test_error_of_a_task_reaches_the_caller() -> None:
@@ -205,7 +242,20 @@ def test_error_of_a_task_reaches_the_caller() -> None:
     folded: list[int] = []
     with pytest.raises(ZeroDivisionError, match="five"):
         passes.run(calls(9, failing), lambda index, _: folded.append(index), at_once=2)
-    assert folded == [0, 1, 2, 3]
+    assert folded == [0, 1, 2, 3, 4]
+
+
+def nested(count: int) -> list[int]:
+    folded: list[int] = []
+    passes.run(calls(count), lambda _, result: folded.append(result))
+    return folded
+
+
+def test_a_task_may_run_a_pass_of_its_own() -> None:
+    """Tasks in all threads that wait for passes of their own get their results."""
+    found: list[list[int]] = []
+    passes.run([passes.Call(nested, (3,))] * 6, lambda _, result: found.append(result))
+    assert found == [[0, 1, 2]] * 6
 
 
 def test_number_of_threads_is_the_configured_one() -> None:
@@ -231,8 +281,8 @@ def test_processes_fold_in_order_and_keep_results(two_processes: Client) -> None
     assert folded == list(range(9))
     workers = set(two_processes.run(process_of).values())
     assert set(passes.compute(calls(1, process_of))) <= workers
-    kept = passes.persist(calls(4, ones))
-    found = passes.compute([passes.Call(where_both, (result,)) for result in kept])
+    kept = passes.compute(keeping(4))
+    found = passes.compute([passes.Call(where_both, (result,)) for result, _ in kept])
     assert [(made, total) for made, _, total in found] == [
         (made, 1000 * i) for i, (made, *_) in enumerate(found)
     ]

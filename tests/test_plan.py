@@ -14,11 +14,12 @@ from distributed.protocol.pickle import dumps
 from jobs import command, configured
 
 from kpca_stream.errors import ConfigError
-from kpca_stream.fitplan import FitSettings, make_plan
+from kpca_stream.fitsettings import FitSettings
 from kpca_stream.numerics.footprint import IMPORT_BYTES
 from kpca_stream.numerics.kernels import Preparation
 from kpca_stream.numerics.resolve import KernelSpec, make_kernel
 from kpca_stream.pipeline import fit_config, plan_config
+from kpca_stream.planning import make_plan
 from kpca_stream.results import Plan
 from kpca_stream.stages.gram import Gram
 from kpca_stream.stages.gram.blocks import BlockProduct, TileCounts
@@ -44,7 +45,8 @@ def test_a_million_rows_of_50_columns(tmp_path: Path) -> None:
     assert found.precision == "mixed"
     assert found.disk_tiles == found.n_tiles * 2048**2 * 4
     assert found.disk_rows == -(-1_000_000 // 2048) * 2048 * 50 * 8
-    assert found.disk_total == found.disk_tiles + found.disk_rows + found.disk_vectors
+    assert found.disk_total == found.disk_tiles + found.disk_rows + found.disk_vectors + found.disk_basis
+    assert found.disk_basis >= 1_000_000 * (50 + 10) * 8
     assert found.evaluations >= 1_000_000 * 1_000_001 // 2
     assert found.n_tasks <= 5000
     assert found.memory_total <= found.memory_limit
@@ -117,6 +119,46 @@ def test_scoring_is_planned_where_it_is_configured(tmp_path: Path) -> None:
     scored = planned(tmp_path, (12_000, 9_000), wide).memory_total
     alone = planned(tmp_path, (12_000, 9_000), {**wide, "score": None}).memory_total
     assert scored > 12_000 * 9_000 * 8 > alone - IMPORT_BYTES
+
+
+def bytes_in(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    ("dtype", "changes"),
+    [
+        (np.float64, {}),
+        (np.float32, {"solver.n_components": 5}),
+        (np.float64, {"solver.method": "nystrom", "nystrom": {"landmarks": 200}}),
+    ],
+)
+def test_the_published_basis_is_in_the_plan(dtype: Any, changes: dict[str, Any], tmp_path: Path) -> None:
+    """The disk that the basis will take is told to 2 %, whatever spans it."""
+    np.save(tmp_path / "train.npy", np.random.default_rng(0).standard_normal((3000, 40)).astype(dtype))
+    changes = {"gram.storage": "recompute", "kernel.gamma": 1e-4, **changes}
+    found = planned(tmp_path, None, changes)
+    fit_config(configured(tmp_path, {"solver.n_components": 10, **changes}), silent())
+    used = bytes_in(tmp_path / "models")
+    assert used <= 1.02 * found.disk_basis
+    assert found.disk_basis <= 1.02 * used
+    assert found.disk_total == found.disk_rows + found.disk_tiles + found.disk_vectors + found.disk_basis
+
+
+def test_scoring_takes_time_where_its_rows_are_known(tmp_path: Path) -> None:
+    """Its time grows with the rows to score; where these are not known it is not told."""
+    np.save(tmp_path / "train.npy", np.random.default_rng(0).standard_normal((300, 4)))
+    for changes, shape in (({}, None), ({"score": None}, None), ({}, (300, 4))):
+        found = planned(tmp_path, shape, changes)
+        assert (found.n_scored, found.scoring_seconds) == (None, None)
+    seconds = []
+    for n_rows in (1000, 2000):
+        np.save(tmp_path / "new.npy", np.zeros((n_rows, 4)))
+        found = planned(tmp_path, None)
+        assert found.n_scored == n_rows
+        seconds.append(found.scoring_seconds)
+    assert seconds[1] == pytest.approx(2 * seconds[0])
+    assert planned(tmp_path, None, {"score.input.rows": "0:10"}).n_scored == 10
 
 
 class Weighing:

@@ -16,7 +16,8 @@ from sklearn.decomposition import KernelPCA as Reference
 
 from kpca_stream import KernelPCA
 from kpca_stream.errors import KpcaStreamWarning
-from kpca_stream.fitting import Fit, FitSettings, fit
+from kpca_stream.fitsettings import FitSettings
+from kpca_stream.fitting import Fit, fit
 from kpca_stream.model import FittedBasis
 from kpca_stream.numerics.resolve import KernelSpec
 from kpca_stream.storage.source import open_source

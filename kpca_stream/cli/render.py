@@ -221,12 +221,15 @@ def _plan(console: Console, plan: Plan) -> None:
         ("evaluations", f"{plan.evaluations:,} of the kernel"),
         ("time", f"about {duration(plan.seconds)}"),
     ]
+    if plan.n_scored is not None and plan.scoring_seconds is not None:
+        problem.append(("scoring", f"{plan.n_scored:,} rows in about {duration(plan.scoring_seconds)}"))
     if plan.method_reason:
         problem.append(("reason", plan.method_reason))
     disk = [
         ("rows", size(plan.disk_rows)),
         ("tiles", size(plan.disk_tiles)),
         ("vectors", size(plan.disk_vectors)),
+        ("basis", size(plan.disk_basis)),
         ("total", f"{size(plan.disk_total)} of {size(plan.disk_limit)}"),
     ]
     memory = [

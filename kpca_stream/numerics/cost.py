@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kpca_stream.numerics import footprint
-from kpca_stream.numerics.forecast import READ_BYTES_PER_SECOND, Shape
+from kpca_stream.numerics.forecast import READ_BYTES_PER_SECOND, VECTOR_PRODUCTS_PER_SECOND, Shape
 from kpca_stream.numerics.tiles import TileGrid
 
 STORING_COST = 2.0
@@ -174,6 +174,13 @@ def row_seconds_of_caller(shape: Shape, stored_itemsize: int) -> float:
     """Time of a look at all rows, which are parsed and written where the run's store takes them."""
     rate = PARSED_VALUES_PER_SECOND if stored_itemsize else ROW_VALUES_PER_SECOND
     return START_SECONDS + shape.n_samples * shape.n_features / rate
+
+
+def scoring_seconds(shape: Shape, n_scored: int, n_rows: int, n_cores: int) -> float:
+    """Time in which so many rows are read and scored against a basis that `n_rows` rows span."""
+    products = shape.itemsize / 4 * 2 * shape.n_components / VECTOR_PRODUCTS_PER_SECOND
+    reading = shape.n_features / PARSED_VALUES_PER_SECOND
+    return n_scored * (reading + n_rows * (shape.evaluation_seconds + CONTENTION * products)) / n_cores
 
 
 def resolved_storage(

@@ -35,6 +35,10 @@ MERGING_COPIES = 4
 """Of the distinct rows, while they are merged."""
 CHUNK_ROWS = 2048
 DESCRIPTION_BYTES = 2500
+BASIS_DESCRIPTION_BYTES = 30_000
+"""Descriptions of a basis' arrays, its quantiles, what a version says of itself."""
+WHOLE_ROWS = 65536
+"""Of a chunk of numbers of one a row."""
 SCORED_ROWS = 4096
 SCORED_BYTES = 4 * 2**20
 """Rows that are scored at once, and what they take at most."""
@@ -160,8 +164,8 @@ def tile_bytes(grid: TileGrid, shape: Shape) -> int:
 
 def rows_on_disk(shape: Shape, itemsize: int) -> int:
     """The rows in a run's store, in whole chunks."""
-    chunk = min(rows_at_once(shape.n_features, CHUNK_ROWS), shape.n_samples)
-    return -(-shape.n_samples // chunk) * chunk * shape.n_features * itemsize
+    chunk = rows_at_once(shape.n_features, CHUNK_ROWS)
+    return _padded(shape.n_samples, chunk) * shape.n_features * itemsize
 
 
 def vectors_on_disk(shape: Shape, passes: int, *, has_start: bool) -> int:
@@ -174,3 +178,23 @@ def vectors_on_disk(shape: Shape, passes: int, *, has_start: bool) -> int:
 def means_on_disk(shape: Shape) -> int:
     """Row means and diagonal, and the descriptions of all arrays."""
     return 2 * 8 * shape.n_samples + DESCRIPTION_BYTES
+
+
+def basis_on_disk(shape: Shape, n_rows: int, itemsize: int, *, n_sampled: int = 0) -> int:
+    """A published basis that `n_rows` rows of `itemsize` bytes a value span.
+
+    One of landmarks has their products too, and some training rows, `n_sampled` of them.
+    """
+    k, d = shape.n_components, 0 if shape.kernel == "precomputed" else shape.n_features
+    chunk = rows_at_once(2 * max(shape.n_features, k), CHUNK_ROWS)  # half as many bytes as a tile's side
+    row = 8 * k + itemsize * d + (8 * n_rows if n_sampled else 0)
+    # Of landmarks a mean of each, a weight, a provisional mean and a sum; of the sample weights.
+    numbers = (4 if n_sampled else 1) * _padded(n_rows, WHOLE_ROWS) + _padded(n_sampled, WHOLE_ROWS)
+    tall = _padded(n_rows, chunk) * row + _padded(n_sampled, chunk) * 8 * d
+    return tall + 8 * (numbers + 2 * k + 2 * d) + BASIS_DESCRIPTION_BYTES
+
+
+def _padded(n_rows: int, chunk: int) -> int:
+    """Rows in whole chunks, of which none is larger than all rows."""
+    chunk = max(1, min(chunk, n_rows))
+    return -(-n_rows // chunk) * chunk

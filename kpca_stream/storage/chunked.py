@@ -14,6 +14,7 @@ from zarr.codecs import BytesCodec, Crc32cCodec
 from zarr.storage import LocalStore
 
 from kpca_stream.errors import DataError
+from kpca_stream.numerics.buffer import Buffer
 from kpca_stream.numerics.tiles import Tile, TileGrid
 from kpca_stream.storage.whole import written_whole
 
@@ -75,19 +76,6 @@ def check_description(array: zarr.Array[Any]) -> None:
             f"{array.store_path}/zarr.json was changed, got codecs {[type(c).__name__ for c in codecs]} and "
             f"fill value {fill}, expected {[type(c).__name__ for c in CODECS]} and nan; {REMEDY}"
         )
-
-
-class Buffer:
-    """Memory for one chunk after the other: new pages cost a system as much as reading them does."""
-
-    def __init__(self) -> None:
-        self._bytes = np.empty(0, np.uint8)
-
-    def of(self, n_bytes: int) -> Array:
-        """So many bytes, which hold until the next are asked for."""
-        if len(self._bytes) < n_bytes:
-            self._bytes = np.empty(n_bytes, np.uint8)
-        return self._bytes[:n_bytes]
 
 
 def read_tile(

@@ -10,8 +10,9 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
+from kpca_stream.numerics.buffer import Buffer
 from kpca_stream.numerics.tiles import Tile, TileGrid
-from kpca_stream.storage.chunked import Buffer, write_tile
+from kpca_stream.storage.chunked import write_tile
 
 Array = NDArray[Any]
 
@@ -35,7 +36,7 @@ class TileWriter:
 
     def room(self, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
         """Memory for a tile, to be filled and then written."""
-        return self._buffers[0].of(shape[0] * shape[1] * dtype.itemsize).view(dtype).reshape(shape)
+        return self._buffers[0].array(shape, dtype)
 
     def write(self, tile: Tile, T: Array) -> None:
         """Begin to write what was filled, once the tile before is written; raises what that one met."""

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kpca_stream.fitplan import FitPlan, FitSettings, make_plan
+from kpca_stream.fitplan import FitPlan
+from kpca_stream.fitsettings import FitSettings
 from kpca_stream.numerics.kernels import Kernel
 from kpca_stream.numerics.resolve import KernelSpec, resolve_kernel
+from kpca_stream.planning import make_plan
 from kpca_stream.preliminaries import look_at
 from kpca_stream.stages.centering import CentredGram
 from kpca_stream.stages.gram import Gram

@@ -357,9 +357,11 @@ def test_stopped_pass_goes_on_where_it_was(storage: Storage, stage: str, after: 
     rest = sum(len(service.grid.tiles(b)) for b in service.grid.blocks()[after:])
     n_tiles = service.grid.n_tiles
     if storage == "zarr":
-        expected_made, expected_read = (rest, n_tiles) if stage == "pass 1" else (0, rest)
-        assert service.counts.found == n_tiles - expected_made
-        assert (service.counts.made, service.counts.read) == (expected_made, expected_read)
+        # Of the tasks under way when it stopped, tiles may be there already.
+        made = service.counts.made
+        assert service.counts.found == n_tiles - made
+        assert made <= (rest if stage == "pass 1" else 0)
+        assert service.counts.read == (n_tiles + rest - made if stage == "pass 1" else rest)
     elif storage == "recompute":
         assert service.counts.made == (rest + n_tiles if stage == "pass 1" else rest)
 

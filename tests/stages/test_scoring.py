@@ -13,7 +13,8 @@ import reference
 from kpca_stream import passes
 from kpca_stream.cluster import connect, single_threaded_blas
 from kpca_stream.errors import DataError
-from kpca_stream.fitting import FitSettings, fit
+from kpca_stream.fitsettings import FitSettings
+from kpca_stream.fitting import fit
 from kpca_stream.numerics.resolve import KernelSpec
 from kpca_stream.stages.scoring import Written, block, open_like, score_block, score_rows, write_part
 from kpca_stream.storage.basis import Basis, BasisAddress, save_basis

@@ -15,7 +15,8 @@ import pytest
 import zarr
 
 from kpca_stream.errors import ConfigError, DataError, KpcaStreamError
-from kpca_stream.fitting import FitSettings, fit
+from kpca_stream.fitsettings import FitSettings
+from kpca_stream.fitting import fit
 from kpca_stream.numerics.resolve import KernelSpec, block_kernel
 from kpca_stream.stages.scoring import Scores, score_block, score_rows
 from kpca_stream.storage import frozen

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from kpca_stream.errors import ConfigError, DataError
-from kpca_stream.fitting import FitSettings, fit
+from kpca_stream.fitsettings import FitSettings
+from kpca_stream.fitting import fit
 from kpca_stream.storage import whole
 from kpca_stream.storage.basis import Basis, open_basis
 from kpca_stream.storage.registry import Registry

@@ -8,7 +8,7 @@ the arithmetic, so that all three give the same bits.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,11 +19,12 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
+from kpca_stream.numerics.buffer import Buffer
 from kpca_stream.numerics.forecast import OPERAND_BYTES
 from kpca_stream.numerics.kernels import Kernel, Operand, as_operand
-from kpca_stream.numerics.multiply import Strip, computed_strips, multiply_tile, stored_strips
+from kpca_stream.numerics.multiply import Strip, Workspace, computed_strips, multiply_tile, stored_strips
 from kpca_stream.numerics.tiles import Tile, TileGrid
-from kpca_stream.storage.chunked import Buffer, read_tile
+from kpca_stream.storage.chunked import read_tile
 from kpca_stream.storage.rows import Rows
 from kpca_stream.storage.writing import TileWriter
 
@@ -89,12 +90,18 @@ class BlockTask:
         """One tile as strips of `out`, if given."""
         work.counts.made += 1
         A, B = (side[t] for side, t in zip(sides, tile, strict=True))
-        return computed_strips(self.kernel, A, B, self.dtype, diagonal=tile[0] == tile[1], out=out)
+        return computed_strips(
+            self.kernel, A, B, self.dtype, diagonal=tile[0] == tile[1], out=out, workspace=work.space
+        )
 
     def shape(self, tile: Tile) -> tuple[int, int]:
         """Rows and columns of a tile."""
         (a, b), (c, d) = (self.grid.rows(t) for t in tile)
         return b - a, d - c
+
+    def empty(self) -> list[Array]:
+        """Memory for all tiles of the block."""
+        return [np.empty(self.shape(tile), self.dtype) for tile in self.grid.tiles(self.block)]
 
     def _stored(self, tile: Tile, sides: tuple[Operands, Operands], work: Work) -> Iterator[Strip]:
         T = work.writer.room(self.shape(tile), self.dtype)
@@ -111,7 +118,7 @@ class Work:
     def __init__(self, task: BlockTask) -> None:
         self.task = task
         self.counts = TileCounts()
-        self.buffer = Buffer()
+        self.buffer, self.space = Buffer(), Workspace()
         self._open = ExitStack()
 
     @cached_property
@@ -182,46 +189,65 @@ class BlockTiles:
 def multiply_block(task: BlockTask, V_i: Rows, V_j: Rows, memory: BlockTiles | None = None) -> BlockProduct:
     """The products of a block's tiles, those in `memory` if given, with their parts of V."""
     with Work(task) as work:
-        P_i, P_j = _products(task, V_i, V_j, memory, work)
+        sides = task.operands()
+        strips = (
+            task.strips(tile, sides, work) if memory is None else stored_strips(memory.tiles[index])
+            for index, tile in enumerate(task.grid.tiles(task.block))
+        )
+        P_i, P_j = _products(task, strips, (V_i, V_j), work)
     return BlockProduct(P_i, P_j, work.counts)
 
 
-def _products(
-    task: BlockTask, V_i: Rows, V_j: Rows, memory: BlockTiles | None, work: Work
-) -> tuple[Array, Array | None]:
+def keep_block(task: BlockTask, V_i: Rows, V_j: Rows) -> tuple[BlockTiles, BlockProduct]:
+    """The tiles of a block as arrays, multiplied as they are made."""
+    memory = BlockTiles(task.empty(), TileCounts())
+    with Work(task) as work:
+        P_i, P_j = _products(task, _kept(task, memory.tiles, work), (V_i, V_j), work)
+    return memory, BlockProduct(P_i, P_j, work.counts)
+
+
+def tiles_of_block(task: BlockTask) -> BlockTiles:
+    """The tiles of a block as arrays."""
+    tiles = task.empty()
+    with Work(task) as work:
+        for strips in _kept(task, tiles, work):
+            deque(strips, maxlen=0)
+    return BlockTiles(tiles, work.counts)
+
+
+def _kept(task: BlockTask, tiles: Sequence[Array], work: Work) -> Iterator[Iterator[Strip]]:
+    """All tiles of a block as strips of `tiles`, which are filled on the way."""
     sides = task.operands()
-    V = [rows.load().astype(task.dtype, copy=False) for rows in (V_i, V_j)]
+    for tile, T in zip(task.grid.tiles(task.block), tiles, strict=True):
+        if task.tiles is None:
+            yield task.computed(tile, sides, work, T)
+        else:
+            yield _copied(task.strips(tile, sides, work), T)
+
+
+def _copied(strips: Iterator[Strip], T: Array) -> Iterator[Strip]:
+    for rows, strip in strips:
+        T[rows] = strip
+        yield rows, T[rows]
+
+
+def _products(
+    task: BlockTask, strips: Iterable[Iterator[Strip]], V_rows: tuple[Rows, Rows], work: Work
+) -> tuple[Array, Array | None]:
+    """Of all tiles of a block, each as strips."""
+    V = [rows.load().astype(task.dtype, copy=False) for rows in V_rows]
     P_i, P_j = (np.zeros((len(v), v.shape[1])) for v in V)
     starts = [task.grid.block_rows(block)[0] for block in task.block]
-    for index, tile in enumerate(task.grid.tiles(task.block)):
-        strips = task.strips(tile, sides, work) if memory is None else stored_strips(memory.tiles[index])
+    for tile, T in zip(task.grid.tiles(task.block), strips, strict=True):
         i, j = (
             slice(*(edge - start for edge in task.grid.rows(t)))
             for t, start in zip(tile, starts, strict=True)
         )
         # In a block on the diagonal both sides are the same rows, and their sums are added up as one.
         mirrored = P_i if task.block[0] == task.block[1] else P_j
-        multiply_tile(strips, V[0][i], V[1][j], P_i[i], None if tile[0] == tile[1] else mirrored[j])
+        P_j_of_tile = None if tile[0] == tile[1] else mirrored[j]
+        multiply_tile(T, V[0][i], V[1][j], P_i[i], P_j_of_tile, work.space)
     return P_i, None if task.block[0] == task.block[1] else P_j
-
-
-def tiles_of_block(task: BlockTask) -> BlockTiles:
-    """The tiles of a block as arrays."""
-    tiles = [np.empty(task.shape(tile), task.dtype) for tile in task.grid.tiles(task.block)]
-    with Work(task) as work:
-        sides = task.operands()
-        for tile, T in zip(task.grid.tiles(task.block), tiles, strict=True):
-            if task.tiles is None:
-                deque(task.computed(tile, sides, work, T), maxlen=0)
-                continue
-            for rows, strip in task.strips(tile, sides, work):
-                T[rows] = strip
-    return BlockTiles(tiles, work.counts)
-
-
-def counts_of(memory: BlockTiles) -> TileCounts:
-    """What it took to have these tiles; small enough to travel."""
-    return memory.counts
 
 
 def terms_of_rows(

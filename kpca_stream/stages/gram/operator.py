@@ -16,11 +16,10 @@ from kpca_stream.errors import DataError, KpcaStreamWarning
 from kpca_stream.numerics.kernels import Kernel
 from kpca_stream.numerics.tiles import Tile, TileGrid
 from kpca_stream.stages.gram.blocks import (
-    BlockProduct,
     BlockTask,
     BlockTiles,
     TileCounts,
-    counts_of,
+    keep_block,
     multiply_block,
     terms_of_rows,
     tiles_of_block,
@@ -155,7 +154,11 @@ class Gram:
     def _run(self, V: Array, total: Array, ledger: Ledger, first: int) -> None:
         V_rows = ArrayRows(V) if self.store is None else self.store.publish("vectors", V)
 
-        def fold(index: int, part: BlockProduct) -> None:
+        def fold(index: int, result: Any) -> None:
+            if index < self._n_in_memory and index not in self._memory:
+                self._memory[index], part = result
+            else:
+                part = result
             i, j = (slice(*self.grid.block_rows(block)) for block in self._blocks[index])
             total[i] += part.P_i
             if part.P_j is not None:
@@ -170,21 +173,16 @@ class Gram:
             ),
             progress=self._progress(f"pass {self._n_passes}"),
             at_once=self.at_once,
-            prepare=self._keep if self._n_in_memory else None,
         )
         self._all_present()
 
     def _product(self, index: int, V: Rows) -> passes.Call:
         parts = [V.part(*self.grid.block_rows(block)) for block in self._blocks[index]]
-        memory = (self._memory[index],) if index < self._n_in_memory else ()
-        return passes.Call(multiply_block, (self._task(index), *parts, *memory))
-
-    def _keep(self, window: range) -> None:
-        missing = [index for index in window if index < self._n_in_memory and index not in self._memory]
-        held = passes.persist([passes.Call(tiles_of_block, (self._task(index),)) for index in missing])
-        self._memory.update(zip(missing, held, strict=True))
-        for counts in passes.compute([passes.Call(counts_of, (block,)) for block in held]):
-            self.counts.add(counts)
+        if index >= self._n_in_memory:
+            return passes.Call(multiply_block, (self._task(index), *parts))
+        if index not in self._memory:
+            return passes.Call(keep_block, (self._task(index), *parts), keeps=True)
+        return passes.Call(multiply_block, (self._task(index), *parts, self._memory[index]))
 
     def _task(self, index: int) -> BlockTask:
         block = self._blocks[index]

@@ -69,7 +69,7 @@ def score_block(
             dtype=dtype,
         )
     _refuse_overflow(basis.kernel.name, found.scores, locate or "row {} of these".format)
-    t2 = novelty.hotelling_t2(found.scores, basis.eigenvalues, basis.total_weight)
+    t2 = basis.hotelling_t2(found.scores)
     own = diagonal if isinstance(basis.kernel, Precomputed) else basis.kernel.diagonal(A)
     error = None
     if own is not None:
