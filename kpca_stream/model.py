@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.inputs import array_source, check_matrix, unwrapped
+from kpca_stream.numerics.projection import held_bytes
 from kpca_stream.stages.scoring import Scores, score_block, score_rows
 from kpca_stream.storage.basis import Basis, open_basis, save_basis
 from kpca_stream.storage.source import Source
@@ -281,7 +282,7 @@ def load_basis(path: str | Path) -> FittedBasis:
         If there is none, or it is damaged or of another format.
     """
     basis = open_basis(Path(path))
-    n_bytes = 8 * basis.n_rows * (len(basis.columns) + basis.n_components)
+    n_bytes = held_bytes(basis.n_rows, len(basis.columns), basis.n_components)
     return FittedBasis(basis.in_memory() if n_bytes <= IN_MEMORY_BYTES else basis)
 
 

@@ -16,7 +16,7 @@ from memory import result_and_peak
 MB = 10**6
 
 
-def write_rows(path: Path, n_samples: int, n_features: int, dtype: str) -> None:
+def write_rows(path: Path, n_samples: int, n_features: int, dtype: str, group_rows: int = 1024) -> None:
     """Rows of a few directions and noise, block by block, as npy, Zarr or Parquet."""
     rng = np.random.default_rng(0)
     directions = rng.standard_normal((6, n_features))
@@ -45,7 +45,9 @@ def write_rows(path: Path, n_samples: int, n_features: int, dtype: str) -> None:
         )
         with pq.ParquetWriter(path, schema) as writer:
             for block in blocks:
-                writer.write_table(pa.table(list(block.T.astype(dtype)), schema=schema), row_group_size=1024)
+                writer.write_table(
+                    pa.table(list(block.T.astype(dtype)), schema=schema), row_group_size=group_rows
+                )
 
 
 def configure(folder: Path, suffix: str, shape: tuple[int, int], dtype: str, changes: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from kpca_stream.numerics.forecast import (
 )
 from kpca_stream.numerics.kernels.base import FEW_ROWS
 from kpca_stream.numerics.multiply import STRIP_ROWS
+from kpca_stream.numerics.projection import held_bytes
 from kpca_stream.numerics.tiles import TileGrid
 
 IMPORT_BYTES = 155 * 2**20
@@ -112,7 +113,7 @@ def sums_bytes(shape: Shape, grid: TileGrid) -> int:
 
 def scoring_bytes(shape: Shape, in_memory_bytes: int, n_tasks: int) -> int:
     """A process that scores with `n_tasks` at once: the basis, if it takes no more than `in_memory_bytes`."""
-    basis = 8 * shape.n_samples * (shape.n_features + shape.n_components)
+    basis = held_bytes(shape.n_samples, shape.n_features, shape.n_components)
     scored = max(1, min(SCORED_ROWS, SCORED_BYTES // (8 * shape.n_features)))
     trained = min(rows_at_once(shape.n_features, CHUNK_ROWS), shape.n_samples)
     held, making = _operand_row_bytes(shape)

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.numerics.kernels import Kernel, Own, Preparation, RowPairs
 from kpca_stream.numerics.novelty import Thresholds
+from kpca_stream.numerics.projection import held_bytes
 from kpca_stream.numerics.resolve import KernelSpec, find_name, make_kernel
 from kpca_stream.storage.chunked import create_array, write_array
 from kpca_stream.storage.damage import told_as
@@ -59,7 +60,7 @@ class BasisAddress:
     def of(cls, path: Path, memory: int) -> Self:
         """The basis at `path`, to be loaded where it takes no more than `memory` bytes."""
         basis = open_basis(path)
-        n_bytes = 8 * basis.n_rows * (len(basis.columns) + basis.n_components)
+        n_bytes = held_bytes(basis.n_rows, len(basis.columns), basis.n_components)
         return cls(Path(path).absolute(), n_bytes <= memory, (Path(path) / "zarr.json").stat().st_mtime_ns)
 
     def open(self) -> Basis:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kpca_stream.numerics.kernels import Kernel
+from kpca_stream.numerics.kernels import Kernel, MatrixOperand, as_operand
 from kpca_stream.numerics.novelty import Thresholds, hotelling_t2
 from kpca_stream.numerics.nystrom import Statistics
+from kpca_stream.numerics.projection import READY_BYTES, Spanning, ready_bytes
 from kpca_stream.storage.rows import ArrayRows, Rows
 
 Array = NDArray[Any]
@@ -120,6 +122,7 @@ class Basis:
     facts: dict[str, Any]
     accumulated: Accumulated | None = None
     rotation: Array | None = None
+    _ready: list[Spanning] = field(init=False, repr=False, default_factory=list)
 
     @property
     def n_components(self) -> int:
@@ -171,7 +174,38 @@ class Basis:
             rows = None if self.rows is None else self.rows.part(*address)
             yield address, rows, self.coefficients.part(*address).load(), weights
 
+    def spanning(self) -> Sequence[Spanning] | Iterator[Spanning]:
+        """Its rows in order, ready to be scored against: once and for all where they are in memory."""
+        if not self._is_ready_at_once:
+            return self._spanning()
+        with _making_ready:
+            if not self._ready:
+                self._ready.extend(self._spanning())
+        return self._ready
+
+    def _spanning(self) -> Iterator[Spanning]:
+        dtype = np.dtype(self.precision)
+        for address, rows, coefficients, weights in self.blocks():
+            side = (
+                MatrixOperand.of(None, *address)
+                if rows is None
+                else as_operand(self.kernel, rows, address, dtype).as_second()
+            )
+            yield Spanning(side, np.column_stack([coefficients, weights]).astype(dtype))
+
+    @property
+    def _is_ready_at_once(self) -> bool:
+        is_held = isinstance(self.coefficients, ArrayRows) and isinstance(self.rows, ArrayRows | None)
+        return is_held and ready_bytes(self.n_rows, len(self.columns), self.n_components) <= READY_BYTES
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What was made ready is made again where a copy is."""
+        return {**self.__dict__, "_ready": []}
+
     def in_memory(self) -> Basis:
         """The same with all arrays loaded."""
         rows = None if self.rows is None else ArrayRows(self.rows.load())
         return replace(self, rows=rows, coefficients=ArrayRows(self.coefficients.load()))
+
+
+_making_ready = Lock()

@@ -28,6 +28,8 @@ NAMES = (
     "duplicates",
     "landmarks",
     "nystroem",
+    "scoring",
+    "novelty",
     "turbidity",
     "china",
     "year",

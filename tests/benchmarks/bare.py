@@ -160,6 +160,59 @@ class BareRowPass:
             np.matmul(K.T, K, out=product)
 
 
+@dataclass(frozen=True, eq=False)
+class BareScoring:
+    """GEMMs and exps of rows against those of a basis, and of their products with its coefficients.
+
+    Parameters
+    ----------
+    X : array of shape (n_rows, n_features)
+        NumPy or Zarr.
+    basis : ndarray of shape (m, n_features)
+    gamma : float
+    width : int
+        Columns of the coefficients.
+    block_rows, chunk_rows : int
+        Rows of X and of the basis that meet in a tile.
+    n_threads : int
+    """
+
+    X: Any
+    basis: Array
+    gamma: float
+    width: int
+    block_rows: int
+    chunk_rows: int
+    n_threads: int
+
+    def run(self) -> None:
+        """All rows in float32, each thread one block after another."""
+        starts = range(0, len(self.X), self.block_rows)
+        parts = [starts[k :: self.n_threads] for k in range(self.n_threads)]
+        with single_threaded_blas(), ThreadPoolExecutor(self.n_threads) as pool:
+            list(pool.map(self._part, parts))
+
+    def _part(self, starts: range) -> None:
+        d, m = self.basis.shape[1], len(self.basis)
+        left, right = (np.zeros((n, d + 2), np.float32) for n in (self.block_rows, m))
+        right[:, :d] = self.basis
+        V = np.ones((m, self.width), np.float32)
+        whole = np.empty((STRIP_ROWS, self.chunk_rows), np.float32).reshape(-1)
+        sums = np.empty((STRIP_ROWS, self.width), np.float32)
+        block = np.zeros((self.block_rows, d), np.float32)
+        for start in starts:
+            block[: len(self.X) - start] = self.X[start : start + self.block_rows]
+            np.multiply(block, -self.gamma, out=left[:, :d])
+            for c in range(0, m, self.chunk_rows):
+                B, factors = right[c : c + self.chunk_rows], V[c : c + self.chunk_rows]
+                for rows in strip_slices(min(self.block_rows, len(self.X) - start)):
+                    A = left[rows]
+                    T = whole[: len(A) * len(B)].reshape(len(A), len(B))
+                    np.matmul(A, B.T, out=T)
+                    np.exp(T, out=T)
+                    np.matmul(T, factors, out=sums[: len(A)])
+
+
 def write_raw(path: Path, n_bytes: int) -> None:
     """Write so many bytes of float32 values to a file, one after another, and flush them to the disk."""
     piece = np.random.default_rng(0).random(PIECE_BYTES // 4, dtype=np.float32).tobytes()

@@ -10,7 +10,7 @@ import pytest
 import reference
 
 from kpca_stream.numerics.kernels import Kernel, Preparation, Rbf
-from kpca_stream.numerics.projection import project
+from kpca_stream.numerics.projection import Spanning, project
 
 X = np.random.default_rng(0).standard_normal((90, 3))
 X_NEW = np.random.default_rng(1).standard_normal((13, 3))
@@ -20,11 +20,17 @@ K_NEW = reference.kernel("rbf", X_NEW, X, gamma=0.3)
 
 def projected(kernel: Kernel, solution: reference.Solution, weights: Any, edges: list[int]) -> Any:
     blocks = [slice(a, b) for a, b in pairwise(edges)]
-    training = ((kernel.operand(X[b], np.float64), solution.coefficients[b], weights[b]) for b in blocks)
+    spanning = (
+        Spanning(
+            kernel.operand(X[b], np.float64).as_second(),
+            np.column_stack([solution.coefficients[b], weights[b]]),
+        )
+        for b in blocks
+    )
     return project(
         kernel,
         kernel.operand(X_NEW, np.float64),
-        training,
+        spanning,
         centring=solution.coefficients.T @ solution.row_means,
         total_weight=float(weights.sum()),
         dtype=np.float64,

@@ -125,6 +125,22 @@ def test_many_blocks_are_joined_in_order(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(found.novelty) == len(X_NEW)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("n_rows", [330, 1_500, 9_000])
+def test_rows_get_equal_bits_from_any_number_of_workers(n_rows: int, dtype: str) -> None:
+    """However many workers rows are spread over, their scores and errors have the same bits."""
+    basis = fitted(KernelSpec("rbf", 0.05), dtype)
+    rows = np.random.default_rng(5).standard_normal((n_rows, 5)).astype(dtype)
+    with single_threaded_blas():
+        found = []
+        for n_workers in (1, 2, 3, 7):
+            with connect("threads", n_workers=n_workers):
+                found.append(score_rows(basis, ArrayRows(rows)))
+    for other in found[1:]:
+        np.testing.assert_array_equal(other.scores, found[0].scores)
+        np.testing.assert_array_equal(other.reconstruction_error, found[0].reconstruction_error)
+
+
 @pytest.fixture
 def address(tmp_path: Path) -> BasisAddress:
     save_basis(fitted(KernelSpec("rbf", 0.05)), tmp_path / "basis.zarr")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from kpca_stream.fitsettings import FitSettings
 from kpca_stream.fitting import fit
 from kpca_stream.numerics.resolve import KernelSpec, block_kernel
 from kpca_stream.stages.scoring import Scores, score_block, score_rows
+from kpca_stream.storage import frozen
 from kpca_stream.storage.basis import Basis, BasisAddress, open_basis, save_basis
 from kpca_stream.storage.rows import ArrayRows, ZarrRows
 from kpca_stream.storage.source import open_source
@@ -275,3 +277,32 @@ def test_weights_are_kept(tmp_path: Path) -> None:
     found = score_block(open_basis(tmp_path / "b"), ArrayRows(X_NEW)).scores
     expected = score_block(repeated, ArrayRows(X_NEW)).scores
     np.testing.assert_allclose(np.abs(found), np.abs(expected), atol=1e-9)
+
+
+def test_a_basis_in_memory_is_made_ready_once(tmp_path: Path) -> None:
+    """Rows in memory are made ready for the first row scored and kept; rows on disk are read again."""
+    save_basis(fitted(KernelSpec("rbf", 0.1)), tmp_path / "b")
+    opened = open_basis(tmp_path / "b")
+    held = opened.in_memory()
+    assert held.spanning() is held.spanning()
+    assert opened.spanning() is not opened.spanning()
+    assert_same_scores(score_block(held, ArrayRows(X_NEW)), score_block(opened, ArrayRows(X_NEW)))
+
+
+def test_what_was_made_ready_does_not_travel() -> None:
+    """A basis that has scored is no larger when it is pickled, and a copy scores the same."""
+    basis = fitted(KernelSpec("rbf", 0.1))
+    before = len(pickle.dumps(basis))
+    expected = score_block(basis, ArrayRows(X_NEW))
+    assert len(pickle.dumps(basis)) == before
+    copy = pickle.loads(pickle.dumps(basis))  # noqa: S301  written by this test
+    assert_same_scores(score_block(copy, ArrayRows(X_NEW)), expected)
+
+
+def test_rows_too_large_to_be_kept_ready_are_scored_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A basis that may not be kept ready is made ready each time, with the same bits."""
+    basis = fitted(KernelSpec("rbf", 0.1))
+    expected = score_block(basis, ArrayRows(X_NEW))
+    monkeypatch.setattr(frozen, "READY_BYTES", 0)
+    assert basis.spanning() is not basis.spanning()
+    assert_same_scores(score_block(basis, ArrayRows(X_NEW)), expected)

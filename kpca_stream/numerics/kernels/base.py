@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -80,6 +80,10 @@ class Operand:
     def strip(self, start: int, stop: int) -> Self:
         """The same for rows ``start`` to ``stop``."""
         return type(self)(self.points[start:stop], self.left[start:stop], self.right[start:stop], self.bound)
+
+    def as_second(self) -> Self:
+        """The same, to be the second side of tiles only, which takes less memory."""
+        return replace(self, left=self.right[:0])
 
     def __len__(self) -> int:
         return len(self.points)

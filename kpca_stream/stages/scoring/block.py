@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from kpca_stream import passes
 from kpca_stream.errors import DataError
 from kpca_stream.numerics import novelty
-from kpca_stream.numerics.kernels import MatrixOperand, Operand, Precomputed, as_operand
+from kpca_stream.numerics.kernels import Precomputed, as_operand
+from kpca_stream.numerics.multiply import STRIP_ROWS
 from kpca_stream.numerics.projection import project
 from kpca_stream.storage.basis import Basis
 from kpca_stream.storage.rows import Rows
@@ -62,7 +63,7 @@ def score_block(
         found = project(
             basis.kernel,
             A,
-            _training(basis, dtype),
+            basis.spanning(),
             centring=basis.centring,
             total_weight=basis.total_weight,
             dtype=dtype,
@@ -85,7 +86,7 @@ def score_rows(
     progress: Callable[[int, int], None] | None = None,
 ) -> Scores:
     """Score rows block by block on the active scheduler; the results are whole arrays in memory."""
-    step = step_rows(rows.shape[1])
+    step = _even_step(*rows.shape)
     starts = range(0, rows.shape[0], step)
     calls = [
         passes.Call(
@@ -108,6 +109,16 @@ def step_rows(n_columns: int) -> int:
     return min(BLOCK_ROWS, JOINED_BLOCKS * block_rows(n_columns))
 
 
+def _even_step(n_rows: int, n_columns: int) -> int:
+    """Rows of a task, so that workers have as many tasks each.
+
+    Blocks end where strips do, so that the results have the same bits for any number of workers.
+    """
+    most, workers = step_rows(n_columns), passes.n_workers()
+    n_blocks = -(-max(1, -(-n_rows // most)) // workers) * workers
+    return min(most, STRIP_ROWS * max(1, -(-n_rows // (n_blocks * STRIP_ROWS))))
+
+
 def _refuse_overflow(kernel: str, scores: Array, locate: Callable[[int], str]) -> None:
     finite = np.isfinite(scores).all(axis=1)
     if not finite.all():
@@ -115,16 +126,6 @@ def _refuse_overflow(kernel: str, scores: Array, locate: Callable[[int], str]) -
             f"{locate(int(np.argmin(finite)))}: kernel {kernel} gives infinite or missing scores, expected "
             "finite ones; leave the row out, or look whether its scale is that of the rows trained on"
         )
-
-
-def _training(basis: Basis, dtype: np.dtype[Any]) -> Iterator[tuple[Operand, Array, Array]]:
-    for address, rows, coefficients, weights in basis.blocks():
-        B = (
-            MatrixOperand.of(None, *address)
-            if rows is None
-            else as_operand(basis.kernel, rows, address, dtype)
-        )
-        yield B, coefficients, weights
 
 
 def _joined(found: list[Scores]) -> Scores:
