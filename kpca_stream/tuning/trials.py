@@ -14,7 +14,7 @@ from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.numerics.eigensolve import dense
 from kpca_stream.numerics.kernels import Kernel
 from kpca_stream.numerics.preimage import Ridge, score_kernel
-from kpca_stream.numerics.projection import project
+from kpca_stream.numerics.projection import Spanning, project
 from kpca_stream.parameters import is_function_name
 from kpca_stream.spectrum import NEGATIVE, ZERO
 from kpca_stream.stages.centering import Means, centre
@@ -107,10 +107,11 @@ class _Fitted:
 
     def scores(self, rows: Array) -> Array:
         coefficients = self.a / np.sqrt(self.eigenvalues)
+        factors = np.column_stack([coefficients, np.ones(len(self.rows))])
         return project(
             self.kernel,
             self.kernel.operand(rows, np.float64),
-            [(self.kernel.operand(self.rows, np.float64), coefficients, np.ones(len(self.rows)))],
+            [Spanning(self.kernel.operand(self.rows, np.float64), factors)],
             centring=coefficients.T @ self.means.row_means,
             total_weight=float(len(self.rows)),
             dtype=np.float64,
