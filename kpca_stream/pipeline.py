@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import sys
 import time
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import fields, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from kpca_stream import passes
-from kpca_stream.cluster import connect_as, forecast_workers, release_memory, return_freed_memory
+from kpca_stream.asked import (
+    connected,
+    make_importable,
+    registry_of,
+    settings_of,
+    training_source,
+    workers_of,
+)
+from kpca_stream.cluster import release_memory
 from kpca_stream.config import Config
-from kpca_stream.errors import ConfigError, DataError, KpcaStreamWarning
+from kpca_stream.errors import ConfigError
 from kpca_stream.fitsettings import FitSettings
 from kpca_stream.fitting import fit
 from kpca_stream.joining import merged
-from kpca_stream.landmark_settings import landmark_settings
-from kpca_stream.numerics.kernels import Preparation
-from kpca_stream.numerics.resolve import KernelSpec, make_kernel, resolve_kernel
-from kpca_stream.packages import package_versions
-from kpca_stream.parameters import is_function_name
 from kpca_stream.planning import make_plan
-from kpca_stream.preliminaries import early_refusal, look_at, own_values, plan_of, stays_in_place
+from kpca_stream.preliminaries import early_refusal, look_at, stays_in_place
+from kpca_stream.publication import fit_name, manifest_of, recorded, settings_digest, warn_of_fewer
 from kpca_stream.reporting import check_packages, make_report
 from kpca_stream.results import (
     FitSummary,
@@ -42,8 +41,7 @@ from kpca_stream.results import (
 )
 from kpca_stream.scorer import Scorer
 from kpca_stream.scorer.batch import PART_ROWS
-from kpca_stream.stages.sweep import Sweep
-from kpca_stream.storage.basis import Basis, open_basis, save_basis
+from kpca_stream.storage.basis import open_basis, save_basis
 from kpca_stream.storage.opening import occupied
 from kpca_stream.storage.registry import Registry
 from kpca_stream.storage.source import Source, open_source
@@ -89,7 +87,7 @@ def plan_config(config: Config, reporter: Reporter, *, shape: tuple[int, int] | 
         reading_bytes=reading_bytes,
     )
     scored = None if source is None else _rows_to_score(config)
-    return plan_summary(config, plan, *_workers(config, reporter), scored)
+    return plan_summary(config, plan, *workers_of(config, reporter), scored)
 
 
 def fit_config(config: Config, reporter: Reporter, *, restart: bool = False) -> FitSummary:
@@ -148,82 +146,6 @@ def merge_bases(paths: Sequence[Path], into: Path) -> MergeSummary:
     return merge_summary(basis, [str(path) for path in paths], into)
 
 
-def settings_of(config: Config) -> FitSettings:
-    """The fit that a configuration describes."""
-    make_importable()
-    kernel, solver, gram = config.kernel, config.solver, config.gram
-    return FitSettings(
-        kernel=_kernel_spec(config),
-        n_components=solver.n_components,
-        max_components=solver.max_components,
-        method=solver.method,
-        allow_approximate=solver.allow_approximate,
-        nystrom=landmark_settings(config),
-        precision=solver.precision,
-        tol=solver.tol,
-        max_passes=solver.max_passes,
-        storage=gram.storage,
-        tile_rows=None if gram.tile_rows == "auto" else gram.tile_rows,
-        checkpoint_seconds=gram.checkpoint_seconds,
-        memory_limit=config.limits.memory,
-        disk_limit=config.limits.disk,
-        core_hours=config.limits.core_hours,
-        scale=config.data.scale == "standard",
-        on_missing=config.data.on_missing,
-        merge_duplicates=config.data.merge_duplicates,
-        on_indefinite=kernel.on_indefinite,
-        quantile=config.novelty.quantile,
-        seed=config.seed,
-    )
-
-
-def _kernel_spec(config: Config) -> KernelSpec:
-    kernel = config.kernel
-    return KernelSpec(kernel.name, kernel.gamma, kernel.degree, kernel.coef0)
-
-
-def check_function(config: Config) -> None:
-    """Find the kernel where it is a function of one's own, or raise `ConfigError`."""
-    if is_function_name(config.kernel.name):
-        make_importable()
-        make_kernel(_kernel_spec(config), Preparation(), gamma=0.0)
-
-
-def fit_name(settings: FitSettings, looked: Sweep, source: Source) -> str:
-    """A name that two fits share only if they must give the same basis."""
-    numbers, choices = _choices(settings)
-    plan = plan_of(source, settings, looked.n_samples, with_store=True)
-    facts = [looked.fingerprint, looked.n_seen, looked.n_distinct, looked.columns, numbers, choices]
-    facts += [plan.precision, _values_of_function(settings, looked)]
-    if plan.method == "nystrom":
-        facts += [plan.method, settings.nystrom.facts()]
-    return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
-
-
-def settings_digest(settings: FitSettings, source: Source) -> str:
-    """What tells whether files that were fitted before would be fitted in the same way."""
-    approximate = [settings.method, settings.allow_approximate, settings.nystrom.facts()]
-    facts = [*_choices(settings), source.columns, approximate]
-    return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
-
-
-def _choices(settings: FitSettings) -> tuple[list[Any], dict[str, Any]]:
-    """The numbers of the kernel, and all else that a basis depends on, but for landmarks."""
-    unlike = {"kernel", "storage", "memory_limit", "disk_limit", "checkpoint_seconds", "merge_duplicates"}
-    unlike |= {"core_hours", "allow_approximate", "nystrom"}
-    kernel = settings.kernel
-    numbers = [kernel.name, kernel.gamma, kernel.degree, kernel.coef0]
-    return numbers, {f.name: getattr(settings, f.name) for f in fields(settings) if f.name not in unlike}
-
-
-def _values_of_function(settings: FitSettings, looked: Sweep) -> str | None:
-    """What tells a function of one's own from another one under its name."""
-    if not is_function_name(settings.kernel.name):
-        return None
-    kernel = resolve_kernel(settings.kernel, looked.moments, looked.sample, scale=settings.scale)
-    return own_values(kernel, looked.sample)
-
-
 class _Job(NamedTuple):
     """A fit that the limits allow, or may allow once duplicates are merged: else `refusal` says why not."""
 
@@ -270,16 +192,6 @@ def _fitted(config: Config, job: _Job, reporter: Reporter, *, restart: bool) -> 
         return summary(version=version)
 
 
-def registry_of(config: Config) -> Registry:
-    """The versions of the configured model."""
-    return Registry.of(Path(config.models.path), config.name)
-
-
-def training_source(config: Config) -> Source:
-    """The configured rows to train on, opened."""
-    return open_source(config.data.train.path, rows=config.data.train.rows, columns=config.data.columns)
-
-
 def _rows_to_score(config: Config) -> tuple[int, int] | None:
     """How many there are, in how many parts; None where none are there yet, or nothing is to be scored."""
     if config.score is None:
@@ -294,66 +206,3 @@ def _rows_to_score(config: Config) -> tuple[int, int] | None:
 
 def _shape(source: Source | None) -> tuple[int, int]:
     return (0, 0) if source is None else (source.n_samples, source.n_features)
-
-
-def connected(config: Config, reporter: Reporter) -> AbstractContextManager[None]:
-    """The configured scheduler is active while the block runs."""
-    return_freed_memory()
-    folder = str(Path.cwd()) if is_function_name(config.kernel.name) else None
-    memory = config.limits.memory
-    return connect_as(config.cluster, memory=memory, note=reporter.note, function_folder=folder)
-
-
-def _workers(config: Config, reporter: Reporter) -> tuple[int, int]:
-    """Tasks at once and processes of a fit; a cluster is asked only where the configuration does not say."""
-    known = forecast_workers(config.cluster)
-    if known is not None:
-        return known
-    with connected(config, reporter):
-        return passes.n_workers(), passes.n_processes()
-
-
-@contextmanager
-def recorded() -> Iterator[list[str]]:
-    """Collects the warnings of a fit for its summary, and passes them on."""
-    told: list[str] = []
-    show = warnings.showwarning
-
-    def keep(message: Any, category: Any, *rest: Any, **more: Any) -> None:
-        if issubclass(category, KpcaStreamWarning):
-            told.append(str(message))
-        show(message, category, *rest, **more)
-
-    warnings.showwarning = keep
-    try:
-        yield told
-    finally:
-        warnings.showwarning = show
-
-
-def make_importable() -> None:
-    """A kernel ``module:function`` may lie in the folder that the command is called in."""
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-
-
-def warn_of_fewer(basis: Basis, settings: FitSettings) -> None:
-    """Warn of fewer components than asked for; a DataError where there is none."""
-    kept, asked = basis.n_components, settings.n_components
-    if kept == 0:
-        raise DataError(
-            "no component has a positive eigenvalue: to this kernel all rows are the same; use another kernel"
-        )
-    if isinstance(asked, int) and kept < asked:
-        warnings.warn(
-            f"only {kept} of {asked} components have a positive eigenvalue; the basis holds these",
-            KpcaStreamWarning,
-            stacklevel=2,
-        )
-
-
-def manifest_of(name: str, summary: FitSummary, **more: Any) -> dict[str, Any]:
-    """What a version is published with: the name of its fit, when, by what and how it was made."""
-    created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    facts = {"summary": as_json(summary), "packages": package_versions()}
-    return {"fit": name, "created": created, **facts, **more}

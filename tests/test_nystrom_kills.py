@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kpca_stream.asked import settings_of
 from kpca_stream.config import load_config
-from kpca_stream.pipeline import fit_config, settings_of
+from kpca_stream.pipeline import fit_config
 from kpca_stream.planning import make_plan
 from kpca_stream.results import FitSummary
 from kpca_stream.storage.basis import open_basis

@@ -250,6 +250,8 @@ def _function_problems(config: Config) -> Iterator[tuple[tuple[str, ...], str]]:
     """Whether a kernel of one's own can be imported; others need no pipeline for this."""
     if ":" in config.kernel.name:
         try:
-            _pipeline().check_function(config)
+            from kpca_stream.asked import check_function
+
+            check_function(config)
         except ConfigError as error:
             yield ("kernel", "name"), str(error).removeprefix("kernel name: ")

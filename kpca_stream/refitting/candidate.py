@@ -16,8 +16,8 @@ from kpca_stream.continuation import continues
 from kpca_stream.fitsettings import FitSettings
 from kpca_stream.fitting import Fit, fit
 from kpca_stream.joining import added
-from kpca_stream.pipeline import warn_of_fewer
 from kpca_stream.preliminaries import early_refusal, look_at, plan_of
+from kpca_stream.publication import warn_of_fewer
 from kpca_stream.refit_results import Comparison, Fitted
 from kpca_stream.stages.gram import TileCounts
 from kpca_stream.storage.basis import Basis

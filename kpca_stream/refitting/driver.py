@@ -11,18 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from kpca_stream.asked import connected, make_importable, registry_of, settings_of, training_source
 from kpca_stream.config import Config
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.fitsettings import FitSettings
-from kpca_stream.pipeline import (
-    connected,
-    make_importable,
-    recorded,
-    registry_of,
-    settings_digest,
-    settings_of,
-    training_source,
-)
+from kpca_stream.publication import recorded, settings_digest
 from kpca_stream.refit_results import Action, Comparison, Decision, Drift, Fitted, GateCheck, RefitResult
 from kpca_stream.refitting.candidate import Candidate, Champion, Making, Way, clear_stores, way_of
 from kpca_stream.refitting.decision import Circumstances, age_of, decide

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Self
 
 from kpca_stream.config import Config
-from kpca_stream.pipeline import manifest_of
+from kpca_stream.publication import manifest_of
 from kpca_stream.refit_results import Comparison, Decision, Fitted
 from kpca_stream.refitting.candidate import Candidate
 from kpca_stream.refitting.gate import Measured, judge, refusal
