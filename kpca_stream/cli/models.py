@@ -117,7 +117,9 @@ def diff(path: str, settings: tuple[str, ...], first: str, second: str, **output
 
     def call(_: Reporter) -> Any:
         from kpca_stream import model_versions
+        from kpca_stream.asked import make_importable
 
+        make_importable()
         registry = _registry(path, settings)
         numbers = (model_versions.version_of(registry, which) for which in (first, second))
         return model_versions.diff_versions(registry, *numbers)

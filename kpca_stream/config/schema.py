@@ -210,7 +210,7 @@ class ScoreInput(Section):
     rows: RowSlice = None
     """Of one file or array only."""
     part_rows: Count = None
-    """Most rows of a part; null: 262,144."""
+    """Most rows of a part; null: 65,536."""
     settle_seconds: Annotated[float, Field(ge=0)] = 2
     """A file is left alone until its size and time have stayed the same for so long."""
 

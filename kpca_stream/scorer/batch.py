@@ -12,6 +12,8 @@ from kpca_stream import passes
 from kpca_stream.config import Config
 from kpca_stream.config.schema import Score
 from kpca_stream.errors import ConfigError, DataError
+from kpca_stream.fitplan import BASIS_SHARE
+from kpca_stream.numerics.footprint import IMPORT_BYTES, PARSER_BYTES
 from kpca_stream.signals import undisturbed
 from kpca_stream.stages.scoring import Examined, Known, PartResult, Written, examine, write_part
 from kpca_stream.storage.basis import BasisAddress
@@ -23,8 +25,11 @@ from kpca_stream.storage.source import Source
 from kpca_stream.storage.sources.table import steps
 from kpca_stream.telemetry import Reporter
 
-PART_ROWS = 262_144
+PART_ROWS = 65_536
 """A task that a kill can cost, and that a worker can take: seconds against thousands of rows of a basis."""
+
+BLOCKS_BYTES = 2**25
+"""Of a task: rows, their scores, the strips of a tile."""
 
 Entered = Callable[[Delivery, Entry, tuple[ScoredPart, ...]], None]
 """Is told of a file that was entered, and of the parts that are new."""
@@ -123,7 +128,14 @@ class Batch:
 
         if tasks:
             calls = passes.Lazy(len(tasks), lambda index: self._call(*tasks[index]))
-            passes.run(calls, fold, progress=self.reporter.step("scores"))
+            progress = self.reporter.step("scores")
+            passes.run(calls, fold, progress=progress, at_once=self._at_once(works))
+
+    def _at_once(self, works: Sequence[Work]) -> int:
+        """Tasks that memory allows at once, beside the basis and what a process takes anyway."""
+        task = BLOCKS_BYTES + max(work.source.reading_bytes for work in works)
+        spare = (1 - BASIS_SHARE) * self.config.limits.memory - IMPORT_BYTES - PARSER_BYTES
+        return max(1, int(spare // task)) * max(1, passes.n_processes())
 
     def _examined(self, taken: Sequence[Delivery]) -> Iterator[Work]:
         entries = [self.place.ledger.read(delivery.name) for delivery in taken]
