@@ -406,7 +406,7 @@ def test_two_processes_publish_the_bits_of_threads(folder: Path, storage: str) -
     if storage == "zarr":
         tiles = [contents(folder / name / "tiles") for name in ("gram.zarr", "g2.zarr")]
         assert tiles[0] == tiles[1]
-    for path in (folder / "scores").iterdir():
+    for path in (folder / "scores").glob("*.parquet"):
         pd.testing.assert_frame_equal(
             pd.read_parquet(path), pd.read_parquet(folder / "s2" / path.name), check_exact=True
         )
