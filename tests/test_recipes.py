@@ -1,0 +1,99 @@
+"""The recipes in `configs/` do what their first lines say, with the commands as they stand there."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+
+from tests.jobs import ROOT, command
+
+DAY = 700
+RNG = np.random.default_rng(1)
+X = RNG.standard_normal((3000, 3)) @ RNG.standard_normal((3, 6)) + 0.1 * RNG.standard_normal((3000, 6))
+
+
+def out_of_core(folder: Path) -> None:
+    array = zarr.create_array(folder / "rows.zarr", shape=(300, 6), chunks=(64, 6), dtype="f4")
+    array[:] = X[:300]
+    (folder / "new").mkdir()
+    np.save(folder / "new" / "monday.npy", X[300:360])
+
+
+def nightly(folder: Path) -> None:
+    (folder / "landed").mkdir()
+    for day in range(3):
+        land(folder, day)
+
+
+def land(folder: Path, day: int) -> None:
+    frame = pd.DataFrame(X[DAY * day : DAY * (day + 1)], columns=list("abcdef"))
+    frame.to_parquet(folder / "landed" / f"day-{day}.parquet")
+
+
+def precomputed(folder: Path) -> None:
+    np.save(folder / "K.npy", X[:100] @ X[:100].T)
+    np.save(folder / "K_new.npy", X[100:120] @ X[:100].T)
+
+
+def own_kernel(folder: Path) -> None:
+    lines = (ROOT / "configs" / "own-kernel.yaml").read_text().splitlines()
+    code = [line.removeprefix("#").removeprefix("   ") for line in lines if line.startswith("#   ")]
+    python = [line for line in code if not line.startswith("kpca-stream")]
+    (folder / "histograms.py").write_text("\n".join(python) + "\n")
+
+
+RECIPES: dict[str, tuple[Callable[[Path], None], int]] = {
+    "out-of-core": (out_of_core, 60),
+    "nightly": (nightly, 3 * DAY),
+    "precomputed": (precomputed, 20),
+    "own-kernel": (own_kernel, 100),
+}
+"""What prepares the rows, and how many rows have scores afterwards."""
+
+
+def commands(name: str) -> list[list[str]]:
+    """Those of a recipe's first lines, in their order, without the way back."""
+    text = (ROOT / "configs" / f"{name}.yaml").read_text()
+    found = [shlex.split(line) for line in re.findall(r"(?m)^#\s+kpca-stream (.*)$", text)]
+    return [words for words in found if words[:2] != ["models", "rollback"]]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_runs_as_it_stands(name: str, tmp_path: Path) -> None:
+    """Its commands succeed one after the other in a folder with the rows that it names, and score them."""
+    prepare, n_scored = RECIPES[name]
+    prepare(tmp_path)
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    assert commands(name)
+    for words in commands(name):
+        done = command(tmp_path, *words)
+        assert done.returncode == 0, done.stderr
+    assert len(pd.read_parquet(tmp_path / "scores" / name)) == n_scored
+
+
+def test_the_nightly_recipe_does_nothing_twice(tmp_path: Path) -> None:
+    """Called again, nothing is due and nothing is scored; a day more is added to the sums and scored."""
+    nightly(tmp_path)
+    recipe = str(ROOT / "configs" / "nightly.yaml")
+
+    def night() -> tuple[Any, Any]:
+        found = [command(tmp_path, each, recipe, "--json", check=True).stdout for each in ("refit", "score")]
+        return tuple(json.loads(text)["result"] for text in found)  # type: ignore[return-value]
+
+    night()
+    refit, score = night()
+    assert (refit["action"], score["rows_written"]) == ("none", 0)
+    land(tmp_path, 3)
+    refit, score = night()
+    assert (refit["action"], refit["fitted"]["kind"]) == ("promoted", "added")
+    assert refit["fitted"]["rows_read"] == DAY
+    assert score["rows_written"] == DAY
