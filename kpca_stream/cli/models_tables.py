@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import compress
 from typing import Any
 
 from rich.console import Console
@@ -21,6 +22,9 @@ from kpca_stream.telemetry import size
 
 MOST_VALUES = 10
 SHORT = 40
+WIDE = 76
+LEFT_OUT = frozenset({"rows", "method", "k"})
+"""Of a list in a narrow window; `models show` has them."""
 MINUTES = len("2026-01-31 12:30")
 
 
@@ -32,11 +36,12 @@ def render_model(console: Console, result: Any) -> None:
 def _list(console: Console, result: ModelList) -> None:
     names = ("version", "made", "rows", "method", "k", "explained", "named by", "standing")
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for name in names:
+    shown = [name not in LEFT_OUT or console.width >= WIDE for name in names]
+    for name in compress(names, shown):
         right = name in {"version", "rows", "k", "explained"}
         table.add_column(name, justify="right" if right else "left", overflow="fold")
     for facts in result.versions:
-        table.add_row(*_row(facts))
+        table.add_row(*compress(_row(facts), shown))
     titled(console, result.model, table)
     for facts in result.versions:
         if facts.reason is not None:
