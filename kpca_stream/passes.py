@@ -197,13 +197,15 @@ def _brought_home(client: Any, graphs: Sequence[Any]) -> Sequence[Any]:
     from distributed import as_completed
 
     futures = client.compute(list(graphs))
-    keys, results = [future.key for future in futures], {}
+    results: dict[Any, Any] = {}
     for future, result in as_completed(futures, with_results=True, raise_errors=False):
-        if future.status != "finished":
-            return tuple(client.gather(futures))  # raises what went wrong
-        results[future.key] = result
-        future.release()
-    return tuple(results[key] for key in keys)
+        if future.status == "finished":
+            results[future.key] = result
+            future.release()
+    for future in futures:
+        if future.key not in results:
+            client.gather(future)  # raises what went wrong first
+    return tuple(results[future.key] for future in futures)
 
 
 def _persisted(graphs: Sequence[Any], how: dict[str, Any]) -> Sequence[Any]:
