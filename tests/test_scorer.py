@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from pathlib import Path
@@ -20,7 +21,7 @@ from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.pipeline import fit_config, score_config
 from kpca_stream.results import ScoreSummary
 from kpca_stream.scorer import Scorer
-from kpca_stream.storage.ledger import Ledger
+from kpca_stream.storage.ledger import Entry, Ledger
 from kpca_stream.telemetry import silent
 from tests.disturb import write_yaml
 from tests.jobs import configured, contents
@@ -428,6 +429,119 @@ def test_a_file_in_other_hands_is_waited_for(folder: Path) -> None:
         assert free == {"file-0-000.npy"}
         assert (scorer.look().busy, scorer.done.files) == (1, 0)
     assert (scorer.look().busy, scorer.done.files) == (0, 1)
+
+
+def test_scores_that_are_replaced_are_vouched_for_by_nobody(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a disk is full when new scores have their names, the old rows, put back, are scored anew."""
+    changes = {"score.on_changed": "rescore"}
+    as_csv(folder / "in" / "a.csv", X[:9])
+    score(folder, changes)
+    as_csv(folder / "in" / "a.csv", X[9:18])
+    write = Ledger.write
+
+    def full(ledger: Ledger, entry: Entry) -> None:
+        if entry.parts:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(ledger, entry)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "write", full)
+        with pytest.raises(OSError, match="No space"):
+            score(folder, changes)
+    as_csv(folder / "in" / "a.csv", X[:9])
+    score(folder, changes)
+    check(folder, {"a.csv": X[:9]})
+
+
+def test_a_damaged_basis_is_not_the_fault_of_a_file(folder: Path) -> None:
+    """A basis that cannot be read ends the command by its own name; once restored, all files are scored."""
+    files = landed(folder / "in", 3)
+    scorer = Scorer(scoring(folder), silent())
+    path = folder / "models" / "rows" / "versions" / "1" / "basis.zarr" / "zarr.json"
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"n_rows", b"n_cows"))
+    with pytest.raises(DataError, match=r"basis\.zarr"):
+        scorer.work_off()
+    path.write_bytes(content)
+    assert score(folder).files_set_aside == 0
+    check(folder, files)
+
+
+def test_a_fault_that_passes_is_forgotten(folder: Path) -> None:
+    """A file set aside for what was missing elsewhere is looked into again by the next command."""
+    landed(folder / "in", 1)
+    assert score(folder, {"score.carry": ["id"]}).files_set_aside == 1
+    assert score(folder).files_set_aside == 0
+
+
+def test_other_rows_of_the_same_size_and_time_are_seen(folder: Path) -> None:
+    """A file put in the place of another one with its size and its time is told by its rows."""
+    np.save(folder / "in" / "a.npy", X[:9])
+    times = (folder / "in" / "a.npy").stat()
+    score(folder)
+    np.save(folder / "b.npy", X[9:18])
+    os.utime(folder / "b.npy", ns=(times.st_atime_ns, times.st_mtime_ns))
+    (folder / "b.npy").replace(folder / "in" / "a.npy")
+    with pytest.raises(DataError, match="are not those that were scored"):
+        score(folder)
+
+
+def test_scores_of_two_versions_are_made_one(folder: Path) -> None:
+    """Rows that were kept while a file grew under a new version are scored again where that is asked."""
+    as_csv(folder / "in" / "log.csv", X[:10])
+    score(folder)
+    other = {"score": None, "kernel.gamma": 0.1, "gram.path": str(folder / "g2.zarr")}
+    fit_config(configured(folder, other), silent())
+    as_csv(folder / "in" / "log.csv", X[:17])
+    score(folder, {"score.on_new_version": "keep"})
+    assert set(read(folder)["model_version"]) == {1, 2}
+    score(folder)
+    check(folder, {"log.csv": X[:17]}, version=2)
+
+
+def test_links_in_circles_are_walked_once(folder: Path) -> None:
+    """A link to a folder above it is not followed for ever, and one to itself is a bad file."""
+    files = landed(folder / "in", 2)
+    (folder / "in" / "circle").symlink_to(folder / "in")
+    (folder / "in" / "self.npy").symlink_to("self.npy")
+    found = score(folder)
+    assert [file.name for file in found.set_aside] == ["self.npy"]
+    check(folder, files)
+
+
+def test_keys_of_other_widths_are_read_as_one(folder: Path) -> None:
+    """Columns carried through have one type in all parts, where files differ in widths or hold nothing."""
+    columns = {str(j): X[:3, j] for j in range(4)}
+    kinds = [pa.array([1, 2, 3], kind) for kind in (pa.int8(), pa.int64(), pa.uint16())]
+    names = [pa.nulls(3), pa.array(["a", "b", "c"]), pa.array(["a", "b", "c"]).dictionary_encode()]
+    for index, (number, name) in enumerate(zip(kinds, names, strict=True)):
+        pq.write_table(pa.table({**columns, "id": number, "n": name}), folder / "in" / f"{index}.parquet")
+    assert score(folder, {"score.carry": ["id", "n"]}).files_set_aside == 0
+    found = read(folder)
+    assert found["id"].tolist() == [1, 2, 3] * 3
+    assert found["n"].fillna("-").tolist() == [*"---", *"abc", *"abc"]
+
+
+def test_keys_that_are_no_values_set_a_file_aside(folder: Path) -> None:
+    """A carried column of lists is named with its type."""
+    columns = {str(j): X[:3, j] for j in range(4)}
+    pq.write_table(pa.table({**columns, "id": [[1], [2], [3]]}), folder / "in" / "a.parquet")
+    found = score(folder, {"score.carry": ["id"]})
+    assert "got a column of type list" in found.set_aside[0].reason
+
+
+def test_files_taken_away_are_forgotten(folder: Path) -> None:
+    """A scorer that follows remembers no more than the files that are there."""
+    landed(folder / "in", 6)
+    scorer = Scorer(scoring(folder), silent())
+    scorer.look()
+    assert len(scorer.marks) == 6
+    for path in (folder / "in").glob("*.npy"):
+        path.unlink()
+    scorer.look()
+    assert set(scorer.marks) == {path.name for path in (folder / "in").iterdir()}
 
 
 @pytest.mark.cluster

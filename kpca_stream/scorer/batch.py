@@ -54,7 +54,7 @@ class Place:
 
     def take(self, new: Sequence[ScoredPart], replaced: Sequence[ScoredPart]) -> None:
         """Let parts that are whole be seen."""
-        if self.zarr is not None and replaced:
+        if self.zarr is not None and (replaced or (new and new[0].start == 0)):
             self.zarr.clear()
         for part in new:
             if self.zarr is None:
@@ -95,6 +95,8 @@ class Batch:
     entered : callable
     is_strict : bool
         Whether a file that cannot be scored is an error whatever was asked: the input is nothing else.
+    alive : callable
+        Is called now and then while it goes on.
     """
 
     config: Config
@@ -104,6 +106,7 @@ class Batch:
     reporter: Reporter
     entered: Entered
     is_strict: bool = False
+    alive: Callable[[], None] = lambda: None
 
     def score(self, taken: Sequence[Delivery]) -> None:
         """Score files that are claimed; each is entered when all of its parts are whole.
@@ -129,7 +132,12 @@ class Batch:
         if tasks:
             calls = passes.Lazy(len(tasks), lambda index: self._call(*tasks[index]))
             progress = self.reporter.step("scores")
-            passes.run(calls, fold, progress=progress, at_once=self._at_once(works))
+
+            def tell(done: int, total: int) -> None:
+                progress(done, total)
+                self.alive()
+
+            passes.run(calls, fold, progress=tell, at_once=self._at_once(works))
 
     def _at_once(self, works: Sequence[Work]) -> int:
         """Tasks that memory allows at once, beside the basis and what a process takes anyway."""
@@ -200,9 +208,15 @@ class Batch:
         )
         files = {part.file for part in parts}
         with undisturbed():
+            if work.replaced:  # a kill from here on leaves nothing that the ledger vouches for
+                self._forget(work.delivery)
             self.place.take(parts, work.replaced)
             self._write(work.delivery, work.kept + parts, new=parts)
             self.place.remove([part for part in work.replaced if part.file not in files])
+
+    def _forget(self, delivery: Delivery) -> None:
+        """Know of no scores of a file any more."""
+        self.place.ledger.write(Entry(name=delivery.name, stamp="", fit=self.model.fit))
 
     def _part(self, work: Work, bounds: tuple[int, int], result: PartResult) -> ScoredPart:
         return ScoredPart(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from kpca_stream import passes
@@ -44,11 +45,15 @@ class Mark:
     n_rows: int
     n_novel: int
     fault: str | None
+    is_mixed: bool = False
 
     @classmethod
     def of(cls, entry: Entry) -> Mark:
         """The mark of an entry."""
-        return cls(entry.stamp, entry.fit, len(entry.parts), entry.n_rows, entry.n_novel, entry.fault)
+        is_mixed = entry.fault is None and any(part.fit != entry.fit for part in entry.parts)
+        return cls(
+            entry.stamp, entry.fit, len(entry.parts), entry.n_rows, entry.n_novel, entry.fault, is_mixed
+        )
 
 
 @dataclass(frozen=True)
@@ -120,20 +125,25 @@ class Scorer:
                     time.sleep(self.asked.look_seconds)
             except (Terminated, KeyboardInterrupt):
                 heart.beat("ended", waiting)
+            except Exception:
+                heart.beat("failed", waiting)
+                raise
         return self.summary(time.perf_counter() - began, waiting=waiting)
 
     def look(self, heart: Heart | None = None) -> Look:
         """Look once at the input and score what is new in it."""
         found = deliveries(self.asked.input.path, self.asked.input.rows)
         self.present = tuple(delivery.name for delivery in found)
+        self.marks = {name: self.marks[name] for name in self.present if name in self.marks}
+        self.settling.keep(self.present)
         self.model = self._champion(self.model)
         fresh = [delivery for delivery in found if not self._is_done(delivery)]
         due = [delivery for delivery in fresh if self.settling.is_settled(delivery)]
         busy = 0
         for batch in _batches(due):
-            if heart:
-                heart.beat("scoring", len(fresh))
-            busy += self._batch(batch)
+            alive = partial(heart.beat, "scoring", len(fresh)) if heart else _nothing
+            alive()
+            busy += self._batch(batch, alive)
         return Look(len(fresh) - len(due), busy)
 
     def sweep(self) -> None:
@@ -187,17 +197,26 @@ class Scorer:
         mark = self.marks.get(delivery.name)
         if mark is None:
             entry = self.place.ledger.read(delivery.name)
-            if entry is None:
+            if entry is None or entry.fault is not None:  # what was wrong may have passed
                 return False
             mark = self.marks[delivery.name] = Mark.of(entry)
-        is_current = mark.fit == self.model.fit or (self.asked.on_new_version == "keep" and not mark.fault)
+        is_current = (mark.fit == self.model.fit and not mark.is_mixed) or (
+            self.asked.on_new_version == "keep" and not mark.fault
+        )
         return mark.stamp == delivery.stamp and is_current
 
-    def _batch(self, files: Sequence[Delivery]) -> int:
+    def _batch(self, files: Sequence[Delivery], alive: Callable[[], None]) -> int:
         """Score some files; returns how many of them others have in hand."""
         self.model = self._champion(self.model)
         batch = Batch(
-            self.config, self.asked, self.model, self.place, self.reporter, self._entered, self.is_strict
+            self.config,
+            self.asked,
+            self.model,
+            self.place,
+            self.reporter,
+            self._entered,
+            self.is_strict,
+            alive,
         )
         with self.place.ledger.claimed(file.name for file in files) as free, single_threaded_blas():
             for file in files:
@@ -214,6 +233,10 @@ class Scorer:
             entry = self.place.ledger.read(source) if free else None
             if free and (entry is None or path.name not in {part.file for part in entry.parts}):
                 path.unlink(missing_ok=True)
+
+
+def _nothing() -> None:
+    """Tell nobody."""
 
 
 def _asked(config: Config) -> Score:

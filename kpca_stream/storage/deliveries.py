@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from kpca_stream.storage.source import is_array_folder
 from kpca_stream.storage.sources.folder import is_ignored
 from kpca_stream.storage.sources.hdf5 import SEPARATOR
 
+CLOCKS_APART = 60.0
+"""Seconds by which the clock of a file server may be behind: files younger than that are looked at twice."""
 _SKLEARN = "sklearn:"
 
 
@@ -92,29 +95,39 @@ def _root(path: str) -> tuple[Path, str]:
     return Path(place), separator + dataset
 
 
-def _names(folder: Path, prefix: str) -> Iterator[str]:
-    with os.scandir(folder) as entries:
+def _names(folder: Path, prefix: str, above: frozenset[str] = frozenset()) -> Iterator[str]:
+    real = os.path.realpath(folder)
+    if real in above:  # a link to a folder that it lies in
+        return
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:  # gone since it was listed
         for entry in entries:
             if is_ignored(entry.name):
                 continue
-            if entry.is_dir() and not is_array_folder(Path(entry.path)):
-                yield from _names(Path(entry.path), f"{prefix}{entry.name}/")
+            if _is_folder(entry) and not is_array_folder(Path(entry.path)):
+                yield from _names(Path(entry.path), f"{prefix}{entry.name}/", above | {real})
             else:
                 yield prefix + entry.name
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself: opening it will say so
+        return False
 
 
 def _delivery(name: str, path: Path, dataset: str, rows: str | None) -> Delivery:
     try:
         stamp, changed, size = _stamp(path)
     except OSError as error:  # gone between listing and looking, or a dangling link: opening it will say so
-        stamp, changed, size = f"unreadable:{error.errno}", 0.0, 0
+        stamp, changed, size = f"unreadable:{error.errno}", time.time(), 0
     return Delivery(name, f"{path}{dataset}", rows, stamp, changed, size)
 
 
 def _stamp(path: Path) -> tuple[str, float, int]:
     status = path.stat()
     if not path.is_dir():
-        return f"{status.st_size}:{status.st_mtime_ns}", status.st_mtime, status.st_size
+        return f"{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}", status.st_mtime, status.st_size
     # Zarr renames what it writes into place, which leaves the time in the folder.
     newest = max(place.stat().st_mtime_ns for place in _places(path))
     return f"folder:{newest}", newest / 1e9, 0
@@ -138,6 +151,10 @@ class Settling:
     seconds: float
     _seen: dict[str, tuple[str, float]] = field(default_factory=dict)
 
+    def keep(self, names: Iterable[str]) -> None:
+        """Forget all others."""
+        self._seen = {name: self._seen[name] for name in names if name in self._seen}
+
     def is_settled(self, delivery: Delivery) -> bool:
         """Whether it was last changed long enough ago, by the clock or by what earlier looks saw."""
         now = time.monotonic()
@@ -145,7 +162,7 @@ class Settling:
         if stamp != delivery.stamp:
             self._seen[delivery.name] = (delivery.stamp, now)
             since = now
-        if now - since >= self.seconds or time.time() - delivery.changed >= self.seconds:
+        if now - since >= self.seconds or time.time() - delivery.changed >= max(self.seconds, CLOCKS_APART):
             self._seen.pop(delivery.name, None)
             return True
         return False

@@ -22,7 +22,8 @@ from kpca_stream.storage.whole import written_whole
 Array = NDArray[Any]
 
 GROUP_ROWS = 65_536
-"""Of a row group, at least: small ones are slow to read."""
+GROUP_BYTES = 2**24
+"""Of a row group, at least one of them: small ones are slow to read, and large ones take memory."""
 
 
 def part_name(name: str, identity: str, model: str, version: int, fit: str) -> str:
@@ -143,7 +144,8 @@ class PartWriter:
         ]
         schema = self._schema(() if carried is None else carried.schema)
         self.waiting.append(pa.table(arrays, schema=schema))
-        if sum(table.num_rows for table in self.waiting) >= GROUP_ROWS:
+        n_waiting, n_bytes = (sum(getattr(t, of) for t in self.waiting) for of in ("num_rows", "nbytes"))
+        if n_waiting >= GROUP_ROWS or n_bytes >= GROUP_BYTES:
             self._flush()
 
     def _flush(self) -> None:

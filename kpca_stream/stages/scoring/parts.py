@@ -101,8 +101,8 @@ def write_part(
     """
     n_rows = n_novel = 0
     digest = _Digest()
+    basis = address.open()  # its faults are not the file's
     try:
-        basis = address.open()
         with PartWriter(path, basis.n_components, how.label) as writer:
             for first, block, carried in _blocks(source, how.carry):
                 digest.add(block, carried)
@@ -146,8 +146,9 @@ def examine(
 
     A file that cannot be scored is returned as the error that says why.
     """
+    basis = address.open()  # its faults are not the file's
     try:
-        source = open_like(path, rows, address.open(), chosen=chosen, carry=carry)
+        source = open_like(path, rows, basis, chosen=chosen, carry=carry)
         n_same = sum(1 for _ in takewhile(lambda part: _is_same(source, part, carry), known))
     except (ConfigError, DataError) as error:
         return error
@@ -174,7 +175,13 @@ class _Digest:
     def add(self, block: Array, carried: pa.Table | None) -> None:
         self.hash.update(np.ascontiguousarray(block, dtype=np.float64).data)
         for column in carried.columns if carried else ():
-            values = pc.fill_null(pc.cast(column, pa.string()), "\0").to_pylist()
+            try:
+                values = pc.fill_null(pc.cast(column, pa.string()), "\0").to_pylist()
+            except pa.ArrowException as error:
+                raise DataError(
+                    f"score.carry: got a column of type {column.type} ({error}), "
+                    "expected text, numbers or times; leave it out"
+                ) from error
             self.hash.update("\x1f".join(values).encode())
 
     def text(self) -> str:
@@ -213,7 +220,18 @@ class _Labels:
             more = pa.Table.from_batches([batch])
             self.held = pa.concat_tables([self.held, more]) if self.held.num_columns else more
         taken, self.held = self.held.slice(0, n_rows), self.held.slice(n_rows)
-        return taken
+        return taken.cast(pa.schema([field.with_type(_plain(field.type)) for field in taken.schema]))
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The one of its kind, so that parts of files that differ in widths can be read as one table."""
+    if pa.types.is_integer(kind) and kind != pa.uint64():
+        return pa.int64()
+    if pa.types.is_floating(kind):
+        return pa.float64()
+    is_text = pa.types.is_null(kind) or pa.types.is_large_string(kind) or kind == pa.string_view()
+    is_text |= pa.types.is_dictionary(kind) and kind.value_type in (pa.string(), pa.large_string())
+    return pa.string() if is_text else kind
 
 
 def _locate(source: Source, positions: Array, row: int) -> str:
