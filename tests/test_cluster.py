@@ -125,7 +125,7 @@ def test_a_task_that_kills_its_process_is_no_endless_story() -> None:
         ) as caught,
         connect("local", n_workers=2),
     ):
-        passes.run([passes.Call(os._exit, (1,), "K[0:5]")] * 2, lambda index, result: None)
+        passes.run([passes.Call(os._exit, (1,), label="K[0:5]")] * 2, lambda index, result: None)
     assert caught.value.exit_code == 1
 
 

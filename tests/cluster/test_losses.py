@@ -221,6 +221,6 @@ def test_a_local_process_that_is_killed_is_replaced(
 
 def test_tasks_are_named_by_their_call() -> None:
     """A key of Dask's is told as the function and the label of its call."""
-    call = passes.Call(np.sum, (), "K[0:5, 5:9]")
+    call = passes.Call(np.sum, (), label="K[0:5, 5:9]")
     assert passes.name_of_task(passes.as_delayed(call).key) == "task sum K[0:5, 5:9]"
     assert passes.name_of_task(passes.as_delayed(passes.Call(np.sum, ())).key) == "task sum"
