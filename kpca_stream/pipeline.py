@@ -49,9 +49,6 @@ from kpca_stream.storage.trained import Trained
 from kpca_stream.summaries import fit_summary, merge_summary, plan_summary, reused_summary
 from kpca_stream.telemetry import Reporter
 from kpca_stream.tune_results import TuneSummary
-from kpca_stream.tuning import tuned
-from kpca_stream.tuning.plot import check_plotting, save_plot
-from kpca_stream.tuning.settings import grid_of, labels_of, tune_settings_of
 from kpca_stream.verification import verify_store
 
 __all__ = ["fit_config", "plan_config", "run_config", "score_config", "verify_store"]
@@ -119,6 +116,11 @@ def report_config(config: Config, reporter: Reporter) -> ReportSummary:
 
 def tune_config(config: Config, reporter: Reporter, *, plot: Path | None = None) -> TuneSummary:
     """Try what section tune says on a sample of the rows to train on, and draw it where a `plot` is asked."""
+    # Imported here: Dask's arrays, which it needs, take memory that no other command has use for.
+    from kpca_stream.tuning import tuned
+    from kpca_stream.tuning.plot import check_plotting, save_plot
+    from kpca_stream.tuning.settings import grid_of, labels_of, tune_settings_of
+
     make_importable()
     if plot is not None:
         check_plotting(plot)
