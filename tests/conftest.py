@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import dask
 import pytest
 from examples import SEED, drawn_of
 from hypothesis import HealthCheck, settings
@@ -49,6 +50,15 @@ def told(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]:
         return printed
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def _no_scheduler_is_left() -> Iterator[None]:
+    """A test that ends a scheduler by force leaves the next one Dask's usual one."""
+    before = dask.config.get("scheduler", None)
+    yield
+    if dask.config.get("scheduler", None) != before:
+        dask.config.set(scheduler=before)
 
 
 @pytest.fixture

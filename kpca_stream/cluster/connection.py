@@ -127,6 +127,8 @@ def _connected(
     with ExitStack() as stack:
         stack.enter_context(losses.quiet())
         started = stack.enter_context(kinds.started(section, own, memory=memory, memory_limit=memory_limit))
+        # A client whose scheduler was lost leaves its setting behind.
+        stack.enter_context(dask.config.set(scheduler=dask.config.get("scheduler", None)))
         client = stack.enter_context(_client(section, started, own))
         watch = losses.Watch(client, section.wait_seconds, started.problem)
         stack.enter_context(losses.told(watch))
