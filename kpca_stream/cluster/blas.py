@@ -66,6 +66,7 @@ class _Held:
         self.limiter: Any = None
 
     def enter(self) -> None:
+        """Limit BLAS, unless another context has done so."""
         with self.lock:
             if self.depth == 0:
                 _take_control()
@@ -73,6 +74,7 @@ class _Held:
             self.depth += 1
 
     def leave(self) -> None:
+        """Restore the limit with the last context."""
         with self.lock:
             self.depth -= 1
             if self.depth == 0:

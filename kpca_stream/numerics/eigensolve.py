@@ -227,6 +227,7 @@ class _Krylov:
         return block.astype(self.dtype)
 
     def append(self, block: Array, product: Array) -> None:
+        """Take in a block of vectors (n, b) and its product."""
         self.vectors.append(self.rounded(block))
         self.products.append(self.rounded(product))
         # With BᵀB at hand, the rounding of the stored basis costs Rayleigh–Ritz nothing.
@@ -242,6 +243,7 @@ class _Krylov:
         return tall.residual_norms(self.vectors, self.products, ritz.Y[:, :count], ritz.theta[:count])
 
     def next_block(self, product: Array, floor: float) -> Array:
+        """What a product holds beyond the basis, orthonormal (n, ≤ b)."""
         F = np.array(product, dtype=np.float64)
         tall.project_out(self.vectors, F)
         block = tall.orthonormal(F, floor)
@@ -252,6 +254,7 @@ class _Krylov:
         return block
 
     def restart_if_full(self, ritz: _Ritz, max_columns: int, *, incoming: int, keep: int) -> None:
+        """Keep only the leading Ritz vectors where `incoming` columns find no room (thick restart)."""
         if tall.n_columns(self.vectors) + incoming <= max_columns:
             return
         Y = ritz.Y[:, : min(keep, max_columns - incoming)]
