@@ -198,13 +198,15 @@ def _brought_home(client: Any, graphs: Sequence[Any]) -> Sequence[Any]:
 
     futures = client.compute(list(graphs))
     results: dict[Any, Any] = {}
-    for future, result in as_completed(futures, with_results=True, raise_errors=False):
-        if future.status == "finished":
-            results[future.key] = result
+    # Not with_results: as_completed waits for ever for a result that is lost and cannot be made again.
+    for batch in as_completed(futures).batches():
+        finished = [future for future in batch if future.status == "finished"]
+        results.update(zip([future.key for future in finished], client.gather(finished), strict=True))
+        for future in finished:
             future.release()
     for future in futures:
         if future.key not in results:
-            client.gather(future)  # raises what went wrong first
+            results[future.key] = client.gather(future)  # or raises what went wrong first
     return tuple(results[future.key] for future in futures)
 
 
