@@ -137,6 +137,8 @@ class KernelPCA(Intake, Outcome, Backward, ClassNamePrefixFeaturesOutMixin, Tran
         (m, n_features).
     n_passes_ : int
         Products of the kernel matrix with a block of vectors.
+    basis_ : FittedBasis
+        As `kpca_stream.load_basis` gives it: scores with errors and novelty, and what plots take.
     n_features_in_ : int
 
     Examples
