@@ -15,7 +15,12 @@ import pytest
 from tests.report.pages import NYSTROM, job, report_of
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-WIDTHS = (360, 768, 1280)
+METHODS: dict[str, dict[str, Any] | None] = {
+    "exact": None,
+    "nystrom": NYSTROM,
+    "by-trace": {**NYSTROM, "nystrom": {"landmarks": 40}},
+}
+WIDTHS = (360, 390, 768, 1280)
 
 pytestmark = [
     pytest.mark.slow,
@@ -35,6 +40,8 @@ addEventListener("load", () => {
       dark: [...page.images].filter((each) => each.currentSrc !== each.src).length,
       background: view.getComputedStyle(page.body).backgroundColor,
       ink: view.getComputedStyle(page.body).color,
+      clipped: [...page.querySelectorAll(".card:not(.wide) > .scroll")].filter(
+        (each) => each.scrollWidth > each.clientWidth).map((each) => each.ariaLabel),
       headings: [...page.querySelectorAll("h2")].filter((each) => each.clientHeight > 0).length,
       columns: view.getComputedStyle(page.querySelector(".grid")).gridTemplateColumns.split(" ").length,
     };
@@ -70,10 +77,10 @@ def looked_at(page: str, folder: Path, *, dark: bool) -> tuple[list[dict[str, An
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("method", ["exact", "nystrom"])
+@pytest.mark.parametrize("method", METHODS)
 def test_the_page_fits_every_screen(tmp_path: Path, method: str, dark: bool) -> None:  # noqa: FBT001  pytest's call
     """Nothing is wider than the screen, each picture shows, dark ones on dark pages; nothing is logged."""
-    page = report_of(job(tmp_path, NYSTROM if method == "nystrom" else None))[1]
+    page = report_of(job(tmp_path, METHODS[method]))[1]
     frames, log = looked_at(page, tmp_path, dark=dark)
     assert "CONSOLE" not in log
     assert [frame["width"] for frame in frames] == list(WIDTHS)
@@ -81,11 +88,12 @@ def test_the_page_fits_every_screen(tmp_path: Path, method: str, dark: bool) -> 
         assert frame["scrolls"] == frame["width"]
         assert frame["out"] == []
         assert frame["headings"] == 7
+        assert frame["clipped"] == []
         assert len(frame["images"]) >= 9
         assert all(natural > 0 and shown > 250 for natural, shown in frame["images"])
         assert frame["dark"] == (len(frame["images"]) if dark else 0)
         assert (brightness(frame["background"]) < brightness(frame["ink"])) == dark
-    assert [frame["columns"] for frame in frames] == [1, 2, 3]
+    assert [frame["columns"] for frame in frames] == [1, 1, 2, 3]
 
 
 def brightness(colour: str) -> int:
