@@ -31,6 +31,7 @@ NAMES = (
     "scoring",
     "novelty",
     "turbidity",
+    "page",
     "china",
     "year",
 )
