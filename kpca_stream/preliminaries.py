@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +29,7 @@ Array = NDArray[Any]
 
 KERNELS_OF_UNITS = ("linear", "rbf", "laplacian", "poly", "sigmoid")
 """Kernels that see a column by its variance."""
+MOST_NAMES = 5
 LARGEST_SHARE = 0.999
 """Of the variance, in one column: beyond it the others change no distance by more than 0.05 %."""
 
@@ -84,6 +85,8 @@ def look_at(
 
     A `refusal` is raised as soon as merging of duplicates is given up; until then nothing is written.
     """
+    if source.left_out:
+        reporter.note(f"{source.name}: left out, for it holds text: {_named(source.left_out)}")
     found = sweep(
         source,
         seed=settings.seed,
@@ -106,6 +109,12 @@ def look_at(
         )
     _warn_of_units(settings, found)
     return found
+
+
+def _named(columns: Sequence[str]) -> str:
+    """Some names, and how many more there are."""
+    more = f" and {len(columns) - MOST_NAMES} more" if len(columns) > MOST_NAMES else ""
+    return ", ".join(map(repr, columns[:MOST_NAMES])) + more
 
 
 def _warn_of_units(settings: FitSettings, looked: Sweep) -> None:
