@@ -1,9 +1,9 @@
 """SVD: clusters, n = 20,000, beside Dask's `svd_compressed` on the centred matrix.
 
 ``python -m tests.benchmarks.svd``. Dask gets the centred matrix ready in memory; the time to make it ("made")
-does not count in the first figure, where that of the package counts from the rows; in the second one both begin
-with the rows. The peer is the first number of power iterations at which Dask's residual is as small as the
-package's.
+does not count in the first figure, where that of the package counts from the rows; in the second one both
+begin with the rows. The peer is the first number of power iterations at which Dask's residual is as small as
+the package's.
 """
 
 from __future__ import annotations
