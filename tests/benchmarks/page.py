@@ -17,7 +17,6 @@ from tests.benchmarks.data import thinned, turbidity
 from tests.benchmarks.harness import Answer, Figure, Question, main
 from tests.benchmarks.turbidity import SETTINGS
 
-LIMIT = "1GiB"
 SCORED = {"score": {"input": {"path": "rows.zarr", "settle_seconds": 0}, "output": "scores"}}
 STEPS = ("run", "report")
 
@@ -33,7 +32,7 @@ def answer(*, quick: bool) -> Answer:
 
 def measured(folder: Path) -> Answer:
     """The commands in a folder with rows and their configuration; the page stays there as report.html."""
-    settings = {**SETTINGS, **SCORED, "limits.memory": LIMIT}
+    settings = {**SETTINGS, **SCORED}
     found = {
         command: in_child("commandline:perform", cwd=folder, command=command, settings=settings)
         for command in STEPS
