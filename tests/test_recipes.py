@@ -66,13 +66,6 @@ RECIPES: dict[str, tuple[Callable[[Path], None], int]] = {
 """What prepares the rows, and how many rows have scores afterwards."""
 ON_CLUSTERS = ("slurm", "kubernetes")
 """Recipes that need a cluster: a test with Slurm runs the one, the pods of ``deploy/`` the other."""
-ELSEWHERE = {
-    "quickstart": "tests/test_cli.py",
-    "follow": "tests/test_following.py",
-    "slurm": "tests/cluster/test_slurm.py",
-    "kubernetes": "tests/test_deploy.py",
-}
-"""Where the other recipes are run, or what reads them is checked."""
 
 
 def commands(name: str) -> list[list[str]]:
@@ -100,10 +93,11 @@ def test_a_recipe_runs_as_it_stands(name: str, tmp_path: Path) -> None:
 def test_every_recipe_is_run_somewhere() -> None:
     """Each configuration is run by this test or by one that names it, and is in the README."""
     readme = (ROOT / "README.md").read_text()
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     for path in sorted((ROOT / "configs").glob("*.yaml")):
         assert f"(configs/{path.name})" in readme
-        if path.stem not in RECIPES:
-            assert f'"{path.name}"' in (ROOT / ELSEWHERE[path.stem]).read_text()
+        called = f'"{path.name}"' in tests or f'commands("{path.stem}")' in tests
+        assert called or path.stem in RECIPES, path
 
 
 @pytest.mark.parametrize("name", ON_CLUSTERS)
