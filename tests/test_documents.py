@@ -95,6 +95,7 @@ def test_every_name_and_every_language_is_known() -> None:
     assert {block.language for block in BLOCKS} <= {*RUNNABLE, "text", "yaml", "diff"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PREPARED)
 def test_a_command_of_the_readme_runs_as_it_stands(name: str, tmp_path: Path) -> None:
     """Line by line, in a folder where what it names is there."""
