@@ -1,0 +1,53 @@
+"""Bytes that went through the sockets of processes, as the kernel counted them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+from distributed import get_client
+
+INFO_BYTES, COUNTS_AT = 256, 120
+"""Of ``struct tcp_info`` in <linux/tcp.h>: bytes that the peer has acknowledged, and those received."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes that some processes received, and those that they sent."""
+
+    received: int
+    sent: int
+
+    def __add__(self, other: Traffic) -> Self:
+        return type(self)(self.received + other.received, self.sent + other.sent)
+
+    def __sub__(self, other: Traffic) -> Self:
+        return type(self)(self.received - other.received, self.sent - other.sent)
+
+
+def of_this_process() -> Traffic:
+    """Of all connections that are open now; those that were closed are not counted any more."""
+    found = Traffic(0, 0)
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            with socket.socket(fileno=os.dup(int(name))) as opened:
+                if opened.type == socket.SOCK_STREAM and opened.family in (socket.AF_INET, socket.AF_INET6):
+                    info = opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, INFO_BYTES)
+                    sent, received = struct.unpack_from("QQ", info, COUNTS_AT)
+                    found += Traffic(received, sent)
+        except OSError:  # no socket, or closed meanwhile
+            continue
+    return found
+
+
+def of_workers(work: Callable[[], Any]) -> Traffic:
+    """What the workers of the active client received and sent, all together, while `work` was done."""
+    client = get_client()
+    before = client.run(of_this_process)
+    work()
+    after = client.run(of_this_process)
+    return sum((after[worker] - before[worker] for worker in after), Traffic(0, 0))
