@@ -42,7 +42,7 @@ class Call(NamedTuple):
 
     With `keeps` the function returns a pair, of which the first part stays where it was made; the result is a
     handle of that, and the second part. As an argument of other calls what a handle stands for does not move.
-    `label` names a call among its like, where one that fails must be found.
+    What `shared` gives does so once. `label` names a call among its like, where one that fails must be found.
     """
 
     function: Callable[..., Any]
@@ -185,10 +185,31 @@ def compute(calls: Sequence[Call], **how: Any) -> Sequence[Any]:
     return [(next(kept), part) if call.keeps else part for call, part in zip(calls, found, strict=True)]
 
 
+def shared(value: Any) -> Any:
+    """What many calls take as an argument, made ready for that.
+
+    Of a client's workers each gets it once, and not with every task; it stays with them as long as the caller
+    holds on to the result. On threads it is the value itself.
+    """
+    if not _is_clients():
+        return value
+    from distributed import futures_of
+
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):  # it is sent once
+        held = _persisted([delayed(value, name=f"shared-{uuid.uuid4().hex}", traverse=False)], {})[0]
+    # Tasks go where what they take is: to all workers.
+    _active_client().replicate(futures_of(held))
+    return held
+
+
+def _is_clients() -> bool:
+    """Whether graphs go to the workers of a client."""
+    return _active_client() is not None and dask.config.get("scheduler", None) in SCHEDULERS_OF_CLIENTS
+
+
 def _computed(graphs: Sequence[Any], how: dict[str, Any]) -> Sequence[Any]:
-    client = _active_client()
-    if client is not None and dask.config.get("scheduler", None) in SCHEDULERS_OF_CLIENTS:
-        return _brought_home(client, graphs)
+    if _is_clients():
+        return _brought_home(_active_client(), graphs)
     return tuple(dask.compute(*graphs, **how))  # type: ignore[attr-defined,no-untyped-call]
 
 
