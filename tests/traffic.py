@@ -7,6 +7,7 @@ import socket
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 from distributed import get_client
@@ -32,9 +33,9 @@ class Traffic:
 def of_this_process() -> Traffic:
     """Of all connections that are open now; those that were closed are not counted any more."""
     found = Traffic(0, 0)
-    for name in os.listdir("/proc/self/fd"):
+    for descriptor in Path("/proc/self/fd").iterdir():
         try:
-            with socket.socket(fileno=os.dup(int(name))) as opened:
+            with socket.socket(fileno=os.dup(int(descriptor.name))) as opened:
                 if opened.type == socket.SOCK_STREAM and opened.family in (socket.AF_INET, socket.AF_INET6):
                     info = opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, INFO_BYTES)
                     sent, received = struct.unpack_from("QQ", info, COUNTS_AT)

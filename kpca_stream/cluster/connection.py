@@ -148,8 +148,10 @@ def _client(section: Cluster, started: Started, own: Any) -> Client:
 
     from kpca_stream.cluster.losses import turned_away
 
+    # Results come from the workers themselves where these are known to be reached as the scheduler is.
+    direct = True if section.form in {"local", "slurm"} else None
     with turned_away(f"no scheduler answers at {started.name}"):
-        return Client(started.place, security=own, timeout=section.wait_seconds)
+        return Client(started.place, security=own, timeout=section.wait_seconds, direct_to_workers=direct)
 
 
 def _tell_dashboard(client: Client, note: Callable[[str], None]) -> None:
