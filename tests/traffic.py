@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -32,17 +34,18 @@ class Traffic:
 
 def of_this_process() -> Traffic:
     """Of all connections that are open now; those that were closed are not counted any more."""
-    found = Traffic(0, 0)
-    for descriptor in Path("/proc/self/fd").iterdir():
-        try:
-            with socket.socket(fileno=os.dup(int(descriptor.name))) as opened:
+    return sum((_of(int(path.name)) for path in Path("/proc/self/fd").iterdir()), Traffic(0, 0))
+
+
+def _of(descriptor: int) -> Traffic:
+    with suppress(OSError):  # closed meanwhile, or listening only
+        if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            with socket.socket(fileno=os.dup(descriptor)) as opened:
                 if opened.type == socket.SOCK_STREAM and opened.family in (socket.AF_INET, socket.AF_INET6):
                     info = opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, INFO_BYTES)
                     sent, received = struct.unpack_from("QQ", info, COUNTS_AT)
-                    found += Traffic(received, sent)
-        except OSError:  # no socket, or closed meanwhile
-            continue
-    return found
+                    return Traffic(received, sent)
+    return Traffic(0, 0)
 
 
 def of_workers(work: Callable[[], Any]) -> Traffic:

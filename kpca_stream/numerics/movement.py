@@ -16,8 +16,8 @@ from kpca_stream.numerics.tiles import TileGrid
 
 DESCRIPTION_BYTES = 2200
 """Of a task as it is sent: its function, addresses and kernel, and what the scheduler says about it."""
-PLACE_BYTES = 1100
-"""More where tiles are stored: their array, and which of them are there."""
+PLACE_BYTES, PRESENT_BYTES = 1100, 8
+"""More where tiles are stored: their array, and each of them that is there."""
 RECEIVED_BYTES_PER_SECOND = 5.0e8
 """Nominal: blocks of sums that the caller receives and adds up."""
 
@@ -64,7 +64,8 @@ def of_gram_pass(
     """
     columns = shape.width + (GUARD_COLUMNS if has_start else 0)
     n_rows = _rows_of_tasks(grid)
-    description = DESCRIPTION_BYTES + 8 * shape.n_features + (PLACE_BYTES if storage == "zarr" else 0)
+    place = PLACE_BYTES + PRESENT_BYTES * grid.tiles_per_block**2 if storage == "zarr" else 0
+    description = DESCRIPTION_BYTES + 8 * shape.n_features + place
     sides = {
         "zarr": shape.itemsize * grid.n_tiles * grid.tile_rows**2,
         "recompute": _operand_bytes(shape, grid, row_itemsize),
