@@ -83,6 +83,7 @@ def test_nothing_is_moved_to_disk_in_a_normal_run(method: str, storage: str, tmp
         config = configured(
             tmp_path,
             {
+                "kernel.gamma": 0.001,
                 "solver": {"method": method, "n_components": 5, "tol": 1e-6},
                 "gram": {"storage": storage, "path": str(tmp_path / "gram.zarr")},
                 "nystrom.landmarks": 1000,
@@ -99,5 +100,5 @@ def test_nothing_is_moved_to_disk_in_a_normal_run(method: str, storage: str, tmp
     assert seen.states == {"running"}
     assert len(seen.workers) == 2
     assert max(peaks.values()) < MEMORY
-    if (method, storage) == ("lanczos", "auto"):  # tiles fill what the limit leaves, and Dask knows it
-        assert seen.held > MEMORY / 2
+    if (method, storage) == ("lanczos", "auto"):  # tiles are held, and Dask knows it
+        assert seen.held > MEMORY / 4
