@@ -156,7 +156,9 @@ def accumulate(
     """
     centre, n_tasks = representable(centre), len(row_pass.tasks)
     ledger = _ledger(row_pass, centre, name)
-    held, first = ledger.restored() or (_arrays(Statistics.nothing(centre)), 0)
+    nothing = _arrays(Statistics.nothing(centre))
+    shapes = {key: array.shape for key, array in nothing.items()}
+    held, first = ledger.restored(shapes) or (nothing, 0)
     if first and on_restored is not None:
         on_restored(first)
     total, tau, offset = held["scalars"].tolist()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +87,14 @@ def check_size(path: Path) -> None:
         )
 
 
-def check_arrays(path: Path, arrays: Mapping[str, zarr.Array[Any]], *, whole: bool = True) -> None:
-    """Check that stored arrays are floats under this package's codecs, and no larger than their files.
+def check_arrays(
+    path: Path,
+    arrays: Mapping[str, zarr.Array[Any]],
+    *,
+    whole: bool = True,
+    dtypes: Sequence[str] = ("float32", "float64"),
+) -> None:
+    """Check that stored arrays are numbers under this package's codecs, and no larger than their files.
 
     Parameters
     ----------
@@ -98,12 +104,18 @@ def check_arrays(path: Path, arrays: Mapping[str, zarr.Array[Any]], *, whole: bo
         By name.
     whole : bool
         Whether all chunks must be there.
+    dtypes : sequence of str
+        Types that they may have.
 
     Raises
     ------
     DataError
     """
     for name, array in arrays.items():
+        if str(array.dtype) not in dtypes:
+            raise DataError(
+                f"{path}/{name}: got type {array.dtype}, expected {' or '.join(dtypes)}; {REMEDY}"
+            )
         problem = _problem(path / name / "c", array, whole=whole)
         if problem:
             raise DataError(f"{path}/{name} is no array of this package's: {problem}; {REMEDY}")
@@ -111,8 +123,6 @@ def check_arrays(path: Path, arrays: Mapping[str, zarr.Array[Any]], *, whole: bo
 
 def _problem(folder: Path, array: zarr.Array[Any], *, whole: bool) -> str | None:
     dtype, codecs = np.dtype(array.dtype), tuple(getattr(array.metadata, "codecs", ()))
-    if dtype not in (np.float32, np.float64):
-        return f"got type {dtype}, expected float32 or float64"
     if codecs != CODECS:
         names, ours = ([type(codec).__name__ for codec in each] for each in (codecs, CODECS))
         return f"got codecs {names}, expected {ours}"

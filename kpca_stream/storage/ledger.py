@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,12 +22,15 @@ from pathlib import Path
 from typing import Any
 
 from kpca_stream.errors import ConfigError, DataError
+from kpca_stream.storage import intact
 from kpca_stream.storage.lock import claimed
 from kpca_stream.storage.whole import write_json
 
 FORMAT_VERSION = 1
 _FOLDER = "_ledger"
 _STRIPE = 2
+MOST_ROWS = 2**60
+PART_NAME = re.compile(r"[A-Za-z0-9-]+\.parquet")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +60,14 @@ class ScoredPart:
     n_novel: int
     version: int
     fit: str
+
+    def __post_init__(self) -> None:
+        """Refuse a name that leads out of the folder of the parts, and numbers that count nothing."""
+        counts = (self.start, self.stop, self.n_rows, self.n_novel, self.version)
+        if not all(type(count) is int and 0 <= count < MOST_ROWS for count in counts):
+            raise ValueError(f"a part counts {counts}, expected numbers of rows")
+        if not PART_NAME.fullmatch(self.file):
+            raise ValueError(f"a part is called {self.file!r}, expected the name of a file of scores")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,11 +164,12 @@ def _entry(path: Path) -> Entry:
     try:
         parts = tuple(ScoredPart(**part) for part in stored.pop("parts"))
         return Entry(**stored, parts=parts)
-    except (TypeError, KeyError) as error:
+    except (TypeError, KeyError, ValueError) as error:
         raise _damaged(path, error) from error
 
 
 def _read_json(path: Path) -> dict[str, Any]:
+    intact.check_size(path)
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:
