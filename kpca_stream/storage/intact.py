@@ -6,6 +6,7 @@ are read and written; so both are checked first, by names and sizes alone.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -87,6 +88,20 @@ def check_size(path: Path) -> None:
         )
 
 
+def parsed_json(data: bytes | str, **options: Any) -> Any:
+    """A JSON value.
+
+    Raises
+    ------
+    ValueError
+        Also where it is nested too deep.
+    """
+    try:
+        return json.loads(data, **options)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
 def check_arrays(
     path: Path,
     arrays: Mapping[str, zarr.Array[Any]],
@@ -154,10 +169,12 @@ def check_content(path: Path, content: Mapping[str, Any]) -> None:
         raise DataError(
             f"{path}: got precision {content['precision']!r:.60}, expected a float type; {REMEDY}"
         )
-    for key in ("n_rows", "total_weight", "reduced_grand_mean", "grand_mean", "trace"):
-        value = content[key]
+    optional = {"gamma", "degree", "coef0", "shift"} & content["kernel"].keys()
+    numbers = {key: content[key] for key in ("reduced_grand_mean", "grand_mean", "trace")}
+    counts = {key: content[key] for key in ("n_rows", "total_weight")}
+    for key, value in (counts | numbers | {key: content["kernel"][key] for key in optional}).items():
         usual = type(value) in (int, float) and abs(value) < MOST_NUMBER
-        if not usual or (key in ("n_rows", "total_weight") and value <= 0):
+        if not usual or (key in counts and value <= 0):
             raise DataError(f"{path}: got {key} {value!r:.60}, expected a number that a fit writes; {REMEDY}")
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -171,7 +170,7 @@ def _entry(path: Path) -> Entry:
 def _read_json(path: Path) -> dict[str, Any]:
     intact.check_size(path)
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+        return dict(intact.parsed_json(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:
         raise _damaged(path, error) from error
 
