@@ -26,6 +26,7 @@ from kpca_stream.storage.layout import RunStore
 from kpca_stream.storage.ledger import Ledger
 from kpca_stream.storage.registry import Registry
 from kpca_stream.storage.score_chunks import zarr_parts
+from kpca_stream.storage.source import open_source
 from kpca_stream.telemetry import silent
 from kpca_stream.verification import verify_store
 from tests.jobs import command, configured
@@ -299,6 +300,27 @@ def test_nothing_stored_is_unpickled(job: Path, tmp_path: Path) -> None:
     assert not mark.exists()
     pickle.loads((checkpoints.folder / "b.npz").read_bytes())  # noqa: S301  our own bytes
     assert mark.exists()
+
+
+PICKLED: list[dict[str, Any]] = [
+    {"filters": [{"id": "pickle"}]},
+    {"filters": [{"id": "zlib", "level": 1}, {"id": "pickle"}]},
+    {"compressor": {"id": "pickle"}},
+    {"dtype": "|O", "filters": [{"id": "pickle"}], "fill_value": None},
+]
+
+
+@pytest.mark.parametrize("codecs", PICKLED)
+def test_no_source_is_unpickled(codecs: dict[str, Any], tmp_path: Path) -> None:
+    """A Zarr array of version 2 whose chunks are pickles is refused as a source, and runs nothing."""
+    path, mark = tmp_path / "x.zarr", tmp_path / "ran"
+    path.mkdir()
+    plain = {"order": "C", "fill_value": 0, "compressor": None, "filters": None, "dtype": "<f8"}
+    array = {"zarr_format": 2, "shape": [4, 2], "chunks": [4, 2], **plain, **codecs}
+    (path / ".zarray").write_text(json.dumps(array))
+    (path / "0.0").write_bytes(pickle.dumps(Runs(str(mark))))
+    assert_refused(lambda: list(open_source(path).blocks(0, 4)))
+    assert not mark.exists()
 
 
 class Runs:
