@@ -33,6 +33,7 @@ WINDOW_SECONDS = 0.5
 WINDOW_BYTES = 32 * 2**20
 """Of results alive, beyond which graphs are not made larger."""
 SCHEDULERS_OF_CLIENTS = (None, "dask.distributed")
+LANES_OF_CLIENTS = 16
 MOST_ALIVE = 32
 """Tasks, unless twice the workers are more: graphs stay small."""
 
@@ -217,12 +218,14 @@ def _brought_home(client: Any, graphs: Sequence[Any]) -> Sequence[Any]:
     """Results as they come: one that is here is not lost with the worker that made it."""
     from distributed import as_completed
 
-    futures = client.compute(list(graphs))
+    futures, direct = client.compute(list(graphs)), dask.config.get("kpca_stream.direct", None)
     results: dict[Any, Any] = {}
     # Not with_results: as_completed waits for ever for a result that is lost and cannot be made again.
     for batch in as_completed(futures).batches():
         finished = [future for future in batch if future.status == "finished"]
-        results.update(zip([future.key for future in finished], client.gather(finished), strict=True))
+        results.update(
+            zip([future.key for future in finished], client.gather(finished, direct=direct), strict=True)
+        )
         for future in finished:
             future.release()
     for future in futures:
@@ -271,7 +274,10 @@ class _Windows:
         most = max(MOST_ALIVE, usual)
         if at_once is not None:
             alive, most = (max(1, min(number, at_once)) for number in (usual, most))
-        self.n_lanes = 2 if alive == usual else alive
+        if _is_clients():
+            self.n_lanes = min(LANES_OF_CLIENTS, alive)
+        else:
+            self.n_lanes = 2 if alive == usual else alive
         if n_calls - self.next <= 1:
             self.n_lanes = 1
         self.width, self.widest = max(1, alive // self.n_lanes), max(1, most // self.n_lanes)

@@ -148,10 +148,8 @@ def _client(section: Cluster, started: Started, own: Any) -> Client:
 
     from kpca_stream.cluster.losses import turned_away
 
-    # Results come from the workers themselves where these are known to be reached as the scheduler is.
-    direct = True if section.form in {"local", "slurm"} else None
     with turned_away(f"no scheduler answers at {started.name}"):
-        return Client(started.place, security=own, timeout=section.wait_seconds, direct_to_workers=direct)
+        return Client(started.place, security=own, timeout=section.wait_seconds)
 
 
 def _tell_dashboard(client: Client, note: Callable[[str], None]) -> None:
@@ -161,9 +159,15 @@ def _tell_dashboard(client: Client, note: Callable[[str], None]) -> None:
         note(f"dashboard: {client.dashboard_link}")
 
 
-def _expected(section: Cluster, client: Client) -> dict[str, int]:
-    """What passes shall count on where not every worker is there yet."""
+def _expected(section: Cluster, client: Client) -> dict[str, Any]:
+    """What passes shall count on where not every worker is there yet, and how their results come."""
+    from kpca_stream.cluster.workers import are_reached
+
     threads = client.nthreads()
     n_processes = max(section.most_workers or 0, len(threads))
     n_threads = max(threads.values(), default=1)
-    return {"kpca_stream.processes": n_processes, "kpca_stream.workers": n_processes * n_threads}
+    return {
+        "kpca_stream.processes": n_processes,
+        "kpca_stream.workers": n_processes * n_threads,
+        "kpca_stream.direct": are_reached(list(threads)) or None,
+    }
