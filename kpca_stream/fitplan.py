@@ -99,6 +99,7 @@ class FitPlan:
                 merging_bytes=self._merging_bytes,
                 stored_itemsize=self.row_itemsize if self._stores_rows else 0,
                 with_store=self.with_store,
+                chooses_among_all=self._chooses_among_all,
             )
         return cost(
             self.shape,
@@ -139,10 +140,17 @@ class FitPlan:
 
         No more cores than tasks are of use, and no pass is shorter than the caller takes to receive its sums.
         """
-        f = self.forecast
+        f, n_passes = self.forecast, 1 if self.method == "nystrom" else self.forecast.passes
         computing = f.seconds(min(n_cores, self.n_tasks), n_processes)
-        receiving = f.passes * self.moved.receiving_seconds if n_processes else 0.0
+        receiving = n_passes * self.moved.receiving_seconds if n_processes else 0.0
         return max(computing, f.start_seconds + receiving)
+
+    @property
+    def _chooses_among_all(self) -> bool:
+        """Whether landmarks are chosen in passes over all rows; of a given matrix there are no others."""
+        asked, is_given = self.settings.nystrom, self.shape.kernel == "precomputed"
+        is_pivoted = asked.method_for(self.shape.kernel) == "rpcholesky"
+        return is_pivoted and (is_given or asked.pool == "all")
 
     @property
     def _stores_rows(self) -> bool:

@@ -3,6 +3,7 @@
 ::
 
     scores/_ledger/ledger.json    whose scores these are
+    scores/_ledger/types.json     of the columns carried through, where there are some
     scores/_ledger/0f3a….json     one input file: its stamp, and the parts that hold its rows
     scores/_ledger/locks/0f       who has the input files in hand whose keys begin so
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +23,13 @@ from typing import Any
 
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.storage import intact
-from kpca_stream.storage.lock import claimed
+from kpca_stream.storage.lock import claimed, locked
 from kpca_stream.storage.whole import write_json
 
 FORMAT_VERSION = 1
 _FOLDER = "_ledger"
+_TYPES = "types.json"
+_WAIT_SECONDS = 20.0
 _STRIPE = 2
 MOST_ROWS = 2**60
 PART_NAME = re.compile(r"[A-Za-z0-9-]+\.parquet")
@@ -116,7 +119,10 @@ class Ledger:
         asked = {"format_version": FORMAT_VERSION, **premises}
         found = _read_json(path) if path.exists() else {}
         unlike = [key for key, value in asked.items() if found.get(key) != value]
-        if not found or (unlike and not any(entry.parts for entry in ledger.entries())):
+        if not found:
+            write_json(path, asked)
+        elif unlike and not any(entry.parts for entry in ledger.entries()):
+            (ledger.folder / _TYPES).unlink(missing_ok=True)
             write_json(path, asked)
         elif unlike:
             raise ConfigError(
@@ -133,12 +139,23 @@ class Ledger:
     def entries(self) -> Iterator[Entry]:
         """All entries, in no order that means anything."""
         for path in sorted(self.folder.glob("*.json")):
-            if path.name != "ledger.json":
+            if path.name not in {"ledger.json", _TYPES}:
                 yield _entry(path)
 
     def write(self, entry: Entry) -> None:
         """Put `entry` in place of the one of its name."""
         write_json(self._path(entry.name), dataclasses.asdict(entry))
+
+    def agreed(self, types: Mapping[str, str]) -> dict[str, str]:
+        """The types of the columns carried through: those entered first, with `types` for what is new."""
+        path = self.folder / _TYPES
+        known = _read_json(path) if path.exists() else {}
+        if types.keys() <= known.keys():
+            return known
+        with locked(self.folder, name="locks/types", wait=_WAIT_SECONDS):
+            known = {**types, **(_read_json(path) if path.exists() else {})}
+            write_json(path, known)
+        return known
 
     @contextmanager
     def claimed(self, names: Iterable[str]) -> Iterator[frozenset[str]]:
