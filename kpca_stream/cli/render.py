@@ -78,7 +78,7 @@ def _moved(plan: Plan) -> list[Fact]:
         return []
     each = size(plan.moved_read // plan.n_processes)
     return [
-        ("to workers", f"{size(plan.moved_to_workers)}: what {_count(plan.n_tasks, 'task is', 'tasks are')}"),
+        ("to workers", f"{size(plan.moved_to_workers)}: what {count(plan.n_tasks, 'task is', 'tasks are')}"),
         (
             "from workers",
             f"{size(plan.moved_from_workers)} of sums, received in about {duration(plan.receiving_seconds)}",
