@@ -62,8 +62,29 @@ def _plan(console: Console, plan: Plan) -> None:
         ("each task", size(plan.memory_task)),
         ("total", f"{size(plan.memory_total)} of {size(plan.memory_limit)}"),
     ]
-    for title, facts in (("Plan", problem), ("Disk", disk), ("Memory", memory)):
-        section(console, title, facts)
+    for title, facts in (
+        ("Plan", problem),
+        ("Disk", disk),
+        ("Memory", memory),
+        ("A pass moves", _moved(plan)),
+    ):
+        if facts:
+            section(console, title, facts)
+
+
+def _moved(plan: Plan) -> list[Fact]:
+    """Nothing where tasks are threads of the command's own."""
+    if not plan.n_processes:
+        return []
+    each = size(plan.moved_read // plan.n_processes)
+    return [
+        ("to workers", f"{size(plan.moved_to_workers)}: what {count(plan.n_tasks, 'task is', 'tasks are')}"),
+        (
+            "from workers",
+            f"{size(plan.moved_from_workers)} of sums, received in about {duration(plan.receiving_seconds)}",
+        ),
+        ("read", f"{size(plan.moved_read)} from files, {each} by each of {plan.n_processes:,} processes"),
+    ]
 
 
 def _units(plan: Plan) -> list[Fact]:

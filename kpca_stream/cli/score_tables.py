@@ -33,12 +33,12 @@ def _files(score: ScoreSummary) -> list[Fact]:
     if score.n_files == 1 and not (score.files_set_aside or score.files_waiting):
         return []
     notes = [
-        f"{count:,} {what}"
-        for count, what in (
+        f"{number:,} {what}"
+        for number, what in (
             (score.files_set_aside, "set aside"),
             (score.files_waiting, "still being written, left alone"),
         )
-        if count
+        if number
     ]
     return [("files", ", ".join([f"{score.n_files:,}", *notes]))]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -129,9 +130,11 @@ def _read_through(tiles: zarr.Array[Any], grid: TileGrid, tile: Tile) -> Array |
 def _read_chunk(file: Path, tiles: zarr.Array[Any], buffer: Buffer) -> Array | None:
     dtype = np.dtype(tiles.dtype).newbyteorder("<")
     n_bytes = tiles.chunks[0] * tiles.chunks[1] * dtype.itemsize
-    content = buffer.of(n_bytes + CHECKSUM_BYTES + 1)  # a longer file is told by the last byte
     try:
         with file.open("rb", buffering=0) as opened:
+            if os.fstat(opened.fileno()).st_size != n_bytes + CHECKSUM_BYTES:
+                return None
+            content = buffer.of(n_bytes + CHECKSUM_BYTES + 1)  # it may grow while it is read
             n_read = _filled(opened, content)
     except FileNotFoundError:
         return None

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from kpca_stream.errors import ConfigError, DataError
+from kpca_stream.storage import intact
 from kpca_stream.storage.lock import claimed, locked
 from kpca_stream.storage.whole import write_json
 
@@ -30,6 +31,8 @@ _FOLDER = "_ledger"
 _TYPES = "types.json"
 _WAIT_SECONDS = 20.0
 _STRIPE = 2
+MOST_ROWS = 2**60
+PART_NAME = re.compile(r"[A-Za-z0-9-]+\.parquet")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +62,14 @@ class ScoredPart:
     n_novel: int
     version: int
     fit: str
+
+    def __post_init__(self) -> None:
+        """Refuse a name that leads out of the folder of the parts, and numbers that count nothing."""
+        counts = (self.start, self.stop, self.n_rows, self.n_novel, self.version)
+        if not all(type(count) is int and 0 <= count < MOST_ROWS for count in counts):
+            raise ValueError(f"a part counts {counts}, expected numbers of rows")
+        if not PART_NAME.fullmatch(self.file):
+            raise ValueError(f"a part is called {self.file!r}, expected the name of a file of scores")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,13 +180,14 @@ def _entry(path: Path) -> Entry:
     try:
         parts = tuple(ScoredPart(**part) for part in stored.pop("parts"))
         return Entry(**stored, parts=parts)
-    except (TypeError, KeyError) as error:
+    except (TypeError, KeyError, ValueError) as error:
         raise _damaged(path, error) from error
 
 
 def _read_json(path: Path) -> dict[str, Any]:
+    intact.check_size(path)
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+        return dict(intact.parsed_json(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:
         raise _damaged(path, error) from error
 

@@ -19,6 +19,7 @@ NAMES = (
     "scheduler",
     "workers",
     "sleepers",
+    "moving",
     "disk",
     "storage",
     "mixed",
