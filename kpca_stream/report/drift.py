@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -55,6 +56,15 @@ class Distance:
         self.total += float(values.sum())
         self.n_rows += len(values)
         return self
+
+    @classmethod
+    def joined(cls, parts: Sequence[Distance]) -> Distance:
+        """That of the rows of all parts, which are compared with the same training rows."""
+        found = copy(parts[0])
+        found.counts = np.sum([part.counts for part in parts], axis=0)
+        found.total = sum(part.total for part in parts)
+        found.n_rows = sum(part.n_rows for part in parts)
+        return found
 
     @property
     def statistic(self) -> float:

@@ -16,6 +16,7 @@ import jsonschema
 import numpy as np
 import pytest
 
+from kpca_stream import load_basis
 from kpca_stream.cli import main
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.report.collect import pairs_of
@@ -188,6 +189,21 @@ def test_neighbouring_components_are_mapped() -> None:
     """One component has no map, two have one, three have two; at most six are shown."""
     assert [pairs_of(n) for n in (1, 2, 3, 4, 5)] == [[], [(1, 2)], [(1, 2), (1, 3)]] + 2 * [[(1, 2), (3, 4)]]
     assert pairs_of(6) == pairs_of(200) == [(1, 2), (3, 4), (5, 6)]
+
+
+@pytest.mark.parametrize("shift", [0.0, 3.0])
+def test_parts_that_are_no_random_samples_are_told(tmp_path: Path, shift: float) -> None:
+    """Parts in order of T² differ from the training rows though all together do not: that is said, else not."""
+    config = job(tmp_path)
+    report_of(config)
+    X = rows(200)
+    order = np.argsort(load_basis(tmp_path / "models/rows/versions/1/basis.zarr").score(X).hotelling_t2)
+    write_csv(tmp_path / "sorted.csv", X[order] + shift)
+    changes = {"score.input.path": str(tmp_path / "sorted.csv"), "score.output": str(tmp_path / "others")}
+    document = parsed(report_of(job(tmp_path, changes))[1])
+    (lead,) = [text for text in document.inside("p") if "differ from the training rows" in text]
+    assert not lead.startswith("0 of 10")
+    assert ("All rows of this version together do not" in lead) == (shift == 0)
 
 
 def test_one_component_has_no_maps(tmp_path: Path) -> None:

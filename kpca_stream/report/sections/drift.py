@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kpca_stream.report.collect import Group
-from kpca_stream.report.drift import ORDER, draw_drift, draw_means, draw_shares
+from kpca_stream.report.drift import ORDER, Distance, draw_drift, draw_means, draw_shares
 from kpca_stream.report.page import Part, Table
 from kpca_stream.report.pictures import Picture, picture
 from kpca_stream.report.subject import Subject
@@ -26,10 +26,25 @@ def drift(subject: Subject) -> Part:
         f"{beyond:,} of {len(groups):,} {_what(groups)} differ from the training rows by more than chance, "
         "in their reconstruction errors or their T². Each part is compared with the version that scored it."
     )
+    if beyond and _are_alike_together(groups, subject.version):
+        lead += (
+            " All rows of this version together do not: its parts are no random samples of them, but regions "
+            "perhaps, or seasons."
+        )
     if missing:
         lead += f" {count(missing, 'part is', 'parts are')} of versions that are not there any more."
     expected = 1 - subject.basis.thresholds.quantile
     return Part("drift", "Drift over time", lead, _pictures(groups, expected), (_drift_table(groups),))
+
+
+def _are_alike_together(groups: Sequence[Group], version: int) -> bool:
+    """Whether what a version scored is, all in all, distributed as its training rows."""
+    found = [group.distances for group in groups if group.version == version]
+    if not found:
+        return False
+    joined = [Distance.joined([distances[of] for distances in found]) for of in MEASURES]
+    known = [each for each in joined if each.n_rows]
+    return bool(known) and all(each.statistic <= each.by_chance for each in known)
 
 
 def _what(groups: Sequence[Group]) -> str:
