@@ -193,7 +193,7 @@ def test_neighbouring_components_are_mapped() -> None:
 
 @pytest.mark.parametrize("shift", [0.0, 3.0])
 def test_parts_that_are_no_random_samples_are_told(tmp_path: Path, shift: float) -> None:
-    """Parts in order of T² differ from the training rows though all together do not: that is said, else not."""
+    """Where parts in order of T² differ from the training rows, but not all together, the page says so."""
     config = job(tmp_path)
     report_of(config)
     X = rows(200)
