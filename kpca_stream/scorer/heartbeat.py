@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from kpca_stream.storage.deliveries import Delivery
 from kpca_stream.storage.ledger import Entry, ScoredPart
 from kpca_stream.storage.whole import write_json
 
-STATUS = "_status.json"
+Tell = Callable[[object], None]
 
 
 @dataclass
@@ -54,8 +55,8 @@ class Heart:
 
     Parameters
     ----------
-    path : Path
-        The status file.
+    tell : callable
+        Writes the status.
     model : str
     done : Done
     gauges : dict
@@ -64,7 +65,7 @@ class Heart:
         Where they are served.
     """
 
-    path: Path
+    tell: Tell
     model: str
     done: Done
     gauges: dict[str, Any]
@@ -73,14 +74,18 @@ class Heart:
 
     @classmethod
     @contextmanager
-    def of(cls, asked: Score, model: str, output: Path, done: Done) -> Iterator[Heart]:
-        """The heart of a scorer; a server for Prometheus, where one is asked for, runs as long."""
-        path = output / STATUS if asked.status is None else Path(asked.status)
+    def of(cls, asked: Score, model: str, tell: Tell, done: Done) -> Iterator[Heart]:
+        """The heart of a scorer; a server for Prometheus, where one is asked for, runs as long.
+
+        `tell` writes the status where the configuration does not name a file for it.
+        """
+        if asked.status is not None:
+            tell = partial(write_json, Path(asked.status), synced=False)
         with ExitStack() as stack:
             gauges, port = (
                 ({}, None) if asked.metrics is None else stack.enter_context(_served(asked.metrics, model))
             )
-            yield cls(path, model, done, gauges, port)
+            yield cls(tell, model, done, gauges, port)
 
     def beat(self, state: str, waiting: int) -> None:
         """Tell that the scorer lives: what it does, and how many files wait for it."""
@@ -92,7 +97,7 @@ class Heart:
             "heartbeat": now,
         }
         who = {"process": os.getpid(), "host": socket.gethostname(), "started": self.started}
-        write_json(self.path, {"state": state, "model": self.model, **who, **numbers}, synced=False)
+        self.tell({"state": state, "model": self.model, **who, **numbers})
         for name, gauge in self.gauges.items():
             gauge.set(numbers[name] or 0)
 

@@ -15,16 +15,14 @@ from kpca_stream.config.schema import Score
 from kpca_stream.errors import ConfigError
 from kpca_stream.fitplan import BASIS_SHARE
 from kpca_stream.results import ScoreSummary, SetAside
-from kpca_stream.scorer.batch import Batch, Model, Place
+from kpca_stream.scorer.batch import Batch, Model
 from kpca_stream.scorer.heartbeat import Done, Heart
 from kpca_stream.signals import Terminated
 from kpca_stream.storage.basis import BasisAddress
 from kpca_stream.storage.deliveries import Delivery, Settling, deliveries, is_one
-from kpca_stream.storage.ledger import Entry, Ledger, ScoredPart
+from kpca_stream.storage.ledger import Entry, ScoredPart
 from kpca_stream.storage.registry import Registry
-from kpca_stream.storage.scores import label_of
-from kpca_stream.storage.scores_zarr import ZarrScores
-from kpca_stream.storage.whole import remove_old, sweep_leftovers
+from kpca_stream.storage.shelf import FolderShelf, Shelf, settle
 from kpca_stream.telemetry import Reporter
 
 BATCH_FILES = 64
@@ -92,7 +90,7 @@ class Scorer:
         self.registry = Registry.of(Path(self.config.models.path), self.config.name)
         self.model = self._champion()
         deliveries(self.asked.input.path, self.asked.input.rows)  # a wrong path leaves no output
-        self.place = _place(self.config, self.asked)
+        self.shelf = _shelf(self.config, self.asked)
         self.settling = Settling(self.asked.input.settle_seconds)
 
     def work_off(self) -> ScoreSummary:
@@ -117,7 +115,7 @@ class Scorer:
     def follow(self) -> ScoreSummary:
         """Look again and again until SIGTERM or SIGINT comes; a file in hand then is left untouched."""
         began, waiting = time.perf_counter(), 0
-        with Heart.of(self.asked, self.config.name, self.place.output, self.done) as heart:
+        with Heart.of(self.asked, self.config.name, self.shelf.tell, self.done) as heart:
             try:
                 while True:
                     waiting = self._look_of_follower(heart)
@@ -147,12 +145,16 @@ class Scorer:
         return Look(len(fresh) - len(due), busy)
 
     def sweep(self) -> None:
-        """Remove parts that a killed scorer named and nobody entered."""
-        entered = {part.file for entry in self.place.ledger.entries() for part in entry.parts}
-        for path in self.place.output.glob("*.parquet"):
-            label = None if path.name in entered else label_of(path)
+        """End what killed scorers began for files that are gone; remove what belongs to no entry."""
+        entered: set[str] = set()
+        for entry in self.shelf.ledger.entries():
+            self._settle(entry)
+            entered.update(part.file for part in entry.parts)
+        for file in self.shelf.shown():
+            label = None if file in entered else self.shelf.label(file)
             if label is not None and label.model == self.config.name:
-                self._remove_orphan(path, label.source)
+                self._remove_orphan(file, label.source)
+        self.shelf.sweep()
 
     def summary(self, seconds: float, *, waiting: int = 0) -> ScoreSummary:
         """What lies in the output for the files that are in the input now, and what this scorer did."""
@@ -171,7 +173,7 @@ class Scorer:
             files_set_aside=len(faults),
             set_aside=tuple(faults[:LISTED]),
             files_waiting=waiting,
-            output=str(self.place.output),
+            output=self.shelf.address,
             model=str(self.registry.folder),
             version=self.model.version,
             seconds=seconds,
@@ -196,8 +198,9 @@ class Scorer:
     def _is_done(self, delivery: Delivery) -> bool:
         mark = self.marks.get(delivery.name)
         if mark is None:
-            entry = self.place.ledger.read(delivery.name)
-            if entry is None or entry.fault is not None:  # what was wrong may have passed
+            entry = self.shelf.ledger.read(delivery.name)
+            # What was wrong may have passed.
+            if entry is None or entry.fault is not None or not entry.is_settled:
                 return False
             mark = self.marks[delivery.name] = Mark.of(entry)
         is_current = (mark.fit == self.model.fit and not mark.is_mixed) or (
@@ -212,27 +215,35 @@ class Scorer:
             self.config,
             self.asked,
             self.model,
-            self.place,
+            self.shelf,
             self.reporter,
             self._entered,
             self.is_strict,
             alive,
         )
-        with self.place.ledger.claimed(file.name for file in files) as free, single_threaded_blas():
+        with self.shelf.ledger.claimed(file.name for file in files) as free, single_threaded_blas():
             for file in files:
                 self.marks.pop(file.name, None)  # somebody else may have entered it meanwhile
             batch.score([file for file in files if file.name in free and not self._is_done(file)])
-        return sum(file.name not in free for file in files)
+        return batch.lost + sum(file.name not in free for file in files)
 
     def _entered(self, delivery: Delivery, entry: Entry, new: tuple[ScoredPart, ...]) -> None:
         self.marks[delivery.name] = Mark.of(entry)
         self.done.add(delivery, entry, new)
 
-    def _remove_orphan(self, path: Path, source: str) -> None:
-        with self.place.ledger.claimed([source]) as free:
-            entry = self.place.ledger.read(source) if free else None
-            if free and (entry is None or path.name not in {part.file for part in entry.parts}):
-                path.unlink(missing_ok=True)
+    def _settle(self, entry: Entry) -> None:
+        if entry.is_settled:
+            return
+        with self.shelf.ledger.claimed([entry.name]) as free:
+            found = self.shelf.ledger.read(entry.name) if free else None
+            if found is not None:
+                settle(self.shelf, found)
+
+    def _remove_orphan(self, file: str, source: str) -> None:
+        with self.shelf.ledger.claimed([source]) as free:
+            entry = self.shelf.ledger.read(source) if free else None
+            if free and (entry is None or file not in {part.file for part in entry.parts}):
+                self.shelf.remove(file)
 
 
 def _nothing() -> None:
@@ -251,8 +262,7 @@ def _asked(config: Config) -> Score:
     return asked
 
 
-def _place(config: Config, asked: Score) -> Place:
-    output = Path(asked.output)
+def _shelf(config: Config, asked: Score) -> Shelf:
     premises = {
         "model": config.name,
         "input": str(Path(asked.input.path).absolute()),
@@ -260,12 +270,9 @@ def _place(config: Config, asked: Score) -> Place:
         "columns carried": list(asked.carry),
         "format": asked.format,
     }
-    rows = ZarrScores(output / "scores.zarr") if asked.format == "zarr" else None
-    place = Place(output, Ledger.of(output, premises), output / "_staged", rows)
-    place.aside.mkdir(exist_ok=True)
-    sweep_leftovers(output)
-    remove_old(place.aside)
-    return place
+    shelf = FolderShelf.of(Path(asked.output), is_zarr=asked.format == "zarr")
+    shelf.ledger.begin(premises)
+    return shelf
 
 
 def _batches(due: Sequence[Delivery]) -> Iterator[list[Delivery]]:

@@ -33,8 +33,8 @@ class Place(Protocol):
     def modified(self, key: str) -> float:
         """When `key` was written, in seconds since 1970; 0 where it is not there."""
 
-    def swap(self, key: str, data: bytes, expected: bytes | None, *, needs: str) -> bool:
-        """Write `key` whole if it holds `expected` (None: is not there) and the key `needs` is there."""
+    def swap(self, key: str, data: bytes, expected: bytes | None, *, needs: str | None = None) -> bool:
+        """Write `key` whole if it holds `expected` (None: is not there) and the key `needs`, if any, is."""
 
     def adopt(self, folder: Path, key: str) -> bool:
         """Make a whole folder the tree at `key`, unless something is there."""
@@ -81,11 +81,11 @@ class Folder:
         except FileNotFoundError:
             return 0.0
 
-    def swap(self, key: str, data: bytes, expected: bytes | None, *, needs: str) -> bool:
+    def swap(self, key: str, data: bytes, expected: bytes | None, *, needs: str | None = None) -> bool:
         """See `Place`."""
         path = self._parented(key)
         with locked(self.path, name=".swap", wait=WAIT_SECONDS):
-            if self.read(key) != expected or not (self.path / needs).exists():
+            if self.read(key) != expected or not (self.path / (needs or "")).exists():
                 return False
             with written_whole(path) as file:
                 file.write(data)
