@@ -18,8 +18,6 @@ fit that was begun last.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -35,12 +33,12 @@ from kpca_stream.storage import premises
 from kpca_stream.storage.checkpoint import Checkpoints
 from kpca_stream.storage.chunked import REMEDY, check_description, create_array, write_array
 from kpca_stream.storage.damage import FAULTS, told_as
+from kpca_stream.storage.naming import Named, attributes_of, versioned
 from kpca_stream.storage.rows import NpyRows, Rows, ZarrRows
 from kpca_stream.storage.whole import written_whole
 
 Array = NDArray[Any]
 
-FORMAT_VERSION = 1
 TILE_KEY = re.compile(r"(\d+)/(\d+)")
 TOLERANCE = {"float32": 1e-4, "float64": 1e-8}
 """Largest relative difference of what is computed again to what is stored."""
@@ -93,10 +91,14 @@ class RunStore:
         return Checkpoints(self.path / "checkpoints")
 
     @property
+    def named(self) -> Named:
+        """Whose store this is."""
+        return Named(self.group, str(self.path))
+
+    @property
     def identity(self) -> dict[str, Any]:
         """What the stored values depend on; empty in a new store."""
-        identity = self.group.attrs.get("identity", {})
-        return dict(identity) if isinstance(identity, dict) else {}
+        return self.named.identity
 
     def claim(self, identity: dict[str, Any]) -> None:
         """Make this the store of `identity`, or check that it is.
@@ -106,22 +108,16 @@ class RunStore:
         DataError
             If the store belongs to other data, another kernel or another plan; says what differs.
         """
-        identity = json.loads(json.dumps({"format_version": FORMAT_VERSION, **identity}))
+        identity = versioned(identity)
         held = self.identity
         if not held and (self.path / "tiles").exists():
             raise DataError(f"{self.path} {premises.UNNAMED_TILES}")
         if held:
-            self.refuse_other(identity, held.keys() | identity.keys())
-        if not held or self.fit not in (None, self._fit):
-            named = {"identity": identity} | ({} if self.fit is None else {"fit": self.fit})
-            self.group.update_attributes({**named, "digest": _digest(identity, self.fit)})
+            self.named.refuse_other(identity, held.keys() | identity.keys())
+        if not held or self.fit not in (None, self.named.fit):
+            self.group.update_attributes(attributes_of(identity, self.fit))
         if not held:
             premises.forget(self.path)
-
-    @property
-    def _fit(self) -> Any:
-        """The fit that was begun last."""
-        return self.group.attrs.get("fit")
 
     def check_attributes(self) -> str:
         """Check that the attributes are those that were written; returns what they name.
@@ -131,12 +127,7 @@ class RunStore:
         DataError
             If not.
         """
-        held = self.identity
-        if held and self.group.attrs.get("digest") != _digest(held, self._fit):
-            raise DataError(
-                f"{self.path}/zarr.json was changed (the digest of its attributes does not hold); {REMEDY}"
-            )
-        return f"kernel {held.get('kernel')}, data {held.get('fingerprint')}"
+        return self.named.check()
 
     def refuse_other(self, identity: dict[str, Any], keys: Iterable[str]) -> None:
         """Check that a store in use has this identity, as far as `keys` go.
@@ -146,18 +137,7 @@ class RunStore:
         DataError
             If not; says what differs. Also if the attributes were changed.
         """
-        held = self.identity
-        self.check_attributes()
-        differences = [
-            f"{key}: {held.get(key)!r} there, {identity.get(key)!r} now"
-            for key in sorted(keys)
-            if held and held.get(key) != identity.get(key)
-        ]
-        if differences:
-            raise DataError(
-                f"{self.path} holds another run ({'; '.join(differences)}); choose another gram.path, or fit "
-                "with --restart to remove what it holds"
-            )
+        self.named.refuse_other(identity, keys)
 
     def rows(self) -> Rows | None:
         """The address of the stored rows, if they are stored."""
@@ -269,10 +249,5 @@ class RunStore:
 
     def finish_after(self, fit: str) -> None:
         """Do so for a fit that was published and killed then, where it was the last that was begun here."""
-        if self._fit == fit:
+        if self.named.fit == fit:
             self.finish()
-
-
-def _digest(identity: dict[str, Any], fit: Any) -> str:
-    text = json.dumps(identity if fit is None else {**identity, "fit": fit}, sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
