@@ -15,6 +15,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from kpca_stream.addresses import is_address
 from kpca_stream.config.cluster_schema import Cluster
 from kpca_stream.config.paths import Key, PathProblem, path_problems
 from kpca_stream.config.refit_schema import Refit
@@ -176,9 +177,32 @@ class Gram(Section):
 
     storage: Literal["auto", "memory", "zarr", "recompute"] = "auto"
     path: Text = "work/gram.zarr"
+    """The run's store, a folder; or ``s3://BUCKET/KEY``, which takes the tiles alone."""
+    work: Text | None = None
+    """The run's own folder (rows, checkpoints, lock), which all workers see, where the tiles lie in a
+    bucket; null: ``work/BUCKET/KEY``."""
     tile_rows: TileRows = "auto"
     checkpoint_seconds: Annotated[float, Field(gt=0)] = 60
     """Least time between two checkpoints of a pass under way: what a killed run has to do again, at most."""
+
+    @property
+    def is_in_bucket(self) -> bool:
+        """Whether `path` is no folder but a place in an object store."""
+        return is_address(self.path)
+
+    @property
+    def folder(self) -> str:
+        """The run's own folder."""
+        if not self.is_in_bucket:
+            return self.path
+        return self.work or f"work/{self.path.partition('://')[2].strip('/')}"
+
+    @model_validator(mode="after")
+    def _work_is_of_a_bucket(self) -> Self:
+        if self.work is not None and not self.is_in_bucket:
+            problem = f"only for a gram.path such as s3://bucket/gram.zarr, got {self.path!r}, a folder"
+            _refuse([(("work",), problem)])
+        return self
 
 
 class Novelty(Section):
@@ -286,7 +310,7 @@ class Config(Section):
     def _paths_are_apart(self) -> Self:
         inputs: dict[Key, str] = {("data", "train", "path"): self.data.train.path}
         outputs: dict[Key, str] = {
-            ("gram", "path"): self.gram.path,
+            ("gram", "path"): self.gram.folder,
             ("models", "path"): f"{self.models.path}/{self.name}",
         }
         if isinstance(self.nystrom.landmarks, LandmarkRows):

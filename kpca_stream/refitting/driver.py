@@ -128,7 +128,7 @@ class _Refit:
     @property
     def stores(self) -> Path:
         """Where runs of re-fits lie while they are under way."""
-        return Path(f"{self.config.gram.path}.refit")
+        return Path(f"{self.config.gram.folder}.refit")
 
     def planned(self, *, force: bool) -> RefitResult:
         """What would be done."""

@@ -59,6 +59,12 @@ def write_array(
     array[...] = values
 
 
+def create_tiles(group: zarr.Group, n_samples: int, tile_rows: int, dtype: DTypeLike) -> zarr.Array[Any]:
+    """The array of the tiles of a Gram matrix, one chunk each."""
+    shape, chunks = (n_samples, n_samples), (tile_rows, tile_rows)
+    return create_array(group, "tiles", shape, chunks, dtype, dimensions=("row", "column"))
+
+
 def check_description(array: zarr.Array[Any]) -> None:
     """Check that an array is described as `create_array` does: its chunks carry checksums, that does not.
 

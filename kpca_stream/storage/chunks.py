@@ -6,16 +6,20 @@ other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import FileIO
 from pathlib import Path
 from typing import Any, Protocol
 
 import zarr
 from numpy.typing import NDArray
-from zarr.storage import LocalStore, ObjectStore
+from zarr.storage import LocalStore
 
+from kpca_stream.addresses import Address
 from kpca_stream.numerics.tiles import Tile
+from kpca_stream.storage.bucket_store import BucketStore
+from kpca_stream.storage.objects import head, opened
+from kpca_stream.storage.outage import told_of
 from kpca_stream.storage.whole import written_whole
 
 Array = NDArray[Any]
@@ -64,18 +68,11 @@ class FileChunk:
 class ObjectChunk:
     """A chunk in an object store, in one put."""
 
-    store: Any
-    key: str
+    address: Address
 
     def exists(self) -> bool:
         """See `Chunk`."""
-        import obstore
-
-        try:
-            obstore.head(self.store, self.key)
-        except FileNotFoundError:
-            return False
-        return True
+        return head(self.address) is not None
 
     def read(self, content: Array) -> int | None:
         """See `Chunk`."""
@@ -83,10 +80,11 @@ class ObjectChunk:
 
         view, n_read = content.data, 0
         try:
-            for piece in obstore.get(self.store, self.key):
-                part = memoryview(piece)[: len(view) - n_read]
-                view[n_read : n_read + len(part)] = part
-                n_read += len(part)
+            with told_of(self.address):
+                for piece in obstore.get(opened(self.address), self.address.key):
+                    part = memoryview(piece)[: len(view) - n_read]
+                    view[n_read : n_read + len(part)] = part
+                    n_read += len(part)
         except FileNotFoundError:
             return None
         return n_read
@@ -95,7 +93,9 @@ class ObjectChunk:
         """See `Chunk`."""
         import obstore
 
-        obstore.put(self.store, self.key, b"".join((values.data.cast("B"), checksum)), use_multipart=False)
+        content = b"".join((values.data.cast("B"), checksum))
+        with told_of(self.address):
+            obstore.put(opened(self.address), self.address.key, content, use_multipart=False)
 
 
 def chunk_of(tiles: zarr.Array[Any], tile: Tile) -> Chunk | None:
@@ -104,7 +104,7 @@ def chunk_of(tiles: zarr.Array[Any], tile: Tile) -> Chunk | None:
     key = f"{tiles.store_path.path}/c/{tile[0]}/{tile[1]}".removeprefix("/")
     if isinstance(store, LocalStore):
         return FileChunk(Path(store.root) / key)
-    return ObjectChunk(store.store, key) if isinstance(store, ObjectStore) else None
+    return ObjectChunk(replace(store.address, key=key)) if isinstance(store, BucketStore) else None
 
 
 def _filled(file: FileIO, content: Array) -> int:

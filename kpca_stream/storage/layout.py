@@ -31,10 +31,11 @@ from numpy.typing import DTypeLike, NDArray
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.storage import premises
 from kpca_stream.storage.checkpoint import Checkpoints
-from kpca_stream.storage.chunked import REMEDY, check_description, create_array, write_array
+from kpca_stream.storage.chunked import REMEDY, check_description, create_tiles, write_array
 from kpca_stream.storage.damage import FAULTS, told_as
 from kpca_stream.storage.naming import Named, attributes_of, versioned
 from kpca_stream.storage.rows import NpyRows, Rows, ZarrRows
+from kpca_stream.storage.tile_objects import TileObjects
 from kpca_stream.storage.whole import written_whole
 
 Array = NDArray[Any]
@@ -54,11 +55,14 @@ class RunStore:
     group : zarr.Group
     fit : str, optional
         Names the fit that works here, so that it is known later whose checkpoints these are.
+    objects : TileObjects, optional
+        Where the tiles lie, if not here.
     """
 
     path: Path
     group: zarr.Group
     fit: str | None = None
+    objects: TileObjects | None = None
 
     @classmethod
     def open(cls, path: Path) -> RunStore:
@@ -152,28 +156,33 @@ class RunStore:
         DataError
             If tiles of another shape or type are there.
         """
-        with told_as(f"{self.path}/tiles/zarr.json is damaged", REMEDY):
-            array = self.group.get("tiles")
-        if not isinstance(array, zarr.Array):
-            array = create_array(
-                self.group,
-                "tiles",
-                (n_samples, n_samples),
-                (tile_rows, tile_rows),
-                dtype,
-                dimensions=("row", "column"),
-            )
+        group = self.group if self.objects is None else self.objects.begun(self.identity)
+        create = create_tiles if self.objects is None else self.objects.created
+        array = self._tiles_of(group) or create(group, n_samples, tile_rows, dtype)
         held, asked = (array.shape[0], array.chunks[0], array.dtype), (n_samples, tile_rows, np.dtype(dtype))
         if held != asked:
             raise DataError(
-                f"{self.path} holds tiles of (rows, tile_rows, type) {held}, asked for {asked}; fit with "
-                "--restart, or remove the store"
+                f"{array.store_path} holds tiles of (rows, tile_rows, type) {held}, asked for {asked}; fit "
+                "with --restart, or remove the store"
             )
         check_description(array)
         return array
 
+    def tiles(self) -> zarr.Array[Any] | None:
+        """The array of tiles as it is; None where there is none."""
+        return self._tiles_of(self.group if self.objects is None else self.objects.found())
+
+    def _tiles_of(self, group: zarr.Group) -> zarr.Array[Any] | None:
+        with told_as(
+            f"{self.objects.address if self.objects else self.path}/tiles/zarr.json is damaged", REMEDY
+        ):
+            array = group.get("tiles")
+        return array if isinstance(array, zarr.Array) else None
+
     def present_tiles(self) -> set[tuple[int, int]]:
         """The tiles that are there, by listing."""
+        if self.objects is not None:
+            return self.objects.present()
         folder = self.path / "tiles" / "c"
         keys = (TILE_KEY.fullmatch(file.relative_to(folder).as_posix()) for file in folder.glob("*/*"))
         return {(int(key[1]), int(key[2])) for key in keys if key}
@@ -208,8 +217,8 @@ class RunStore:
         DataError
             If they differ by more than rounding.
         """
-        tiles, held = self.group.get("tiles"), self._held_means()
-        if not isinstance(tiles, zarr.Array) or held is None or held.shape != row_means.shape:
+        tiles, held = self.tiles(), self._held_means()
+        if tiles is None or held is None or held.shape != row_means.shape:
             return
         off, limit = float(np.abs(row_means - held).max()), TOLERANCE[str(tiles.dtype)]
         if off > limit * np.abs(held).max():
