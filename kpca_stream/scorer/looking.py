@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from kpca_stream import passes
+from kpca_stream.addresses import is_address, located
 from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.config import Config
 from kpca_stream.config.schema import Score
@@ -19,7 +21,9 @@ from kpca_stream.scorer.batch import Batch, Model
 from kpca_stream.scorer.heartbeat import Done, Heart
 from kpca_stream.signals import Terminated
 from kpca_stream.storage.basis import BasisAddress
-from kpca_stream.storage.deliveries import Delivery, Settling, deliveries, is_one
+from kpca_stream.storage.bucket_shelf import BucketShelf
+from kpca_stream.storage.deliveries import Delivery, Settling
+from kpca_stream.storage.inbox import arrived, is_single
 from kpca_stream.storage.ledger import Entry, ScoredPart
 from kpca_stream.storage.registry import Registry
 from kpca_stream.storage.shelf import FolderShelf, Shelf, settle
@@ -89,7 +93,7 @@ class Scorer:
         self.asked = _asked(self.config)
         self.registry = Registry.of(Path(self.config.models.path), self.config.name)
         self.model = self._champion()
-        deliveries(self.asked.input.path, self.asked.input.rows)  # a wrong path leaves no output
+        arrived(self.asked.input.path, self.asked.input.rows)  # a wrong path leaves no output
         self.shelf = _shelf(self.config, self.asked)
         self.settling = Settling(self.asked.input.settle_seconds)
 
@@ -101,7 +105,7 @@ class Scorer:
         DataError, ConfigError
             If the input is one file or array that cannot be scored; files of a folder are set aside.
         """
-        self.is_strict = is_one(self.asked.input.path)
+        self.is_strict = is_single(self.asked.input.path)
         began, seconds = time.perf_counter(), self.asked.input.settle_seconds
         while True:
             look = self.look()
@@ -130,15 +134,15 @@ class Scorer:
 
     def look(self, heart: Heart | None = None) -> Look:
         """Look once at the input and score what is new in it."""
-        found = deliveries(self.asked.input.path, self.asked.input.rows)
+        found = arrived(self.asked.input.path, self.asked.input.rows)
         self.present = tuple(delivery.name for delivery in found)
         self.marks = {name: self.marks[name] for name in self.present if name in self.marks}
         self.settling.keep(self.present)
         self.model = self._champion(self.model)
         fresh = [delivery for delivery in found if not self._is_done(delivery)]
-        due = [delivery for delivery in fresh if self.settling.is_settled(delivery)]
+        due = self._in_turn([delivery for delivery in fresh if self.settling.is_settled(delivery)])
         busy = 0
-        for batch in _batches(due):
+        for batch in _batches(due, 2 * passes.n_workers() if self.shelf.mark else BATCH_FILES):
             alive = partial(heart.beat, "scoring", len(fresh)) if heart else _nothing
             alive()
             busy += self._batch(batch, alive)
@@ -185,6 +189,11 @@ class Scorer:
             self.sweep()
         self.done.looks += 1
         return look.unsettled + look.busy
+
+    def _in_turn(self, due: list[Delivery]) -> list[Delivery]:
+        """In order of names; where others may have the same files in hand, not all from the same on."""
+        first = zlib.crc32(self.shelf.mark.encode()) % max(1, len(due)) if self.shelf.mark else 0
+        return due[first:] + due[:first]
 
     def _champion(self, before: Model | None = None) -> Model:
         """The version that scores from now on; opened anew only if it is another one than before."""
@@ -254,34 +263,45 @@ def _asked(config: Config) -> Score:
     asked = config.score
     if asked is None:
         raise ConfigError("score: missing section, expected input and output; add it to the configuration")
-    if asked.format == "zarr" and (asked.carry or not is_one(asked.input.path)):
+    if asked.format == "zarr" and (asked.carry or not is_single(asked.input.path)):
         raise ConfigError(
             "score.format: got zarr, whose row i belongs to row i of one file or array, with nothing carried "
             "through; expected such an input, or parquet"
+        )
+    if asked.format == "zarr" and is_address(asked.output):
+        raise ConfigError(
+            f"score.format: got zarr for {asked.output}; a bucket takes parquet: scores in Zarr are written "
+            "over in place, which two scorers at once must not do without a lock"
         )
     return asked
 
 
 def _shelf(config: Config, asked: Score) -> Shelf:
+    place = asked.input.path
     premises = {
         "model": config.name,
-        "input": str(Path(asked.input.path).absolute()),
+        "input": place.rstrip("/") if is_address(place) else str(Path(place).absolute()),
         "rows": asked.input.rows,
         "columns carried": list(asked.carry),
         "format": asked.format,
     }
-    shelf = FolderShelf.of(Path(asked.output), is_zarr=asked.format == "zarr")
+    output = located(asked.output)
+    shelf: Shelf = (
+        FolderShelf.of(output, is_zarr=asked.format == "zarr")
+        if isinstance(output, Path)
+        else BucketShelf(output)
+    )
     shelf.ledger.begin(premises)
     return shelf
 
 
-def _batches(due: Sequence[Delivery]) -> Iterator[list[Delivery]]:
+def _batches(due: Sequence[Delivery], n_files: int) -> Iterator[list[Delivery]]:
     """Files that are claimed together: some for each worker, and few where they are large."""
     batch: list[Delivery] = []
     for delivery in due:
         batch.append(delivery)
         is_large = sum(one.size for one in batch) >= BATCH_BYTES and len(batch) >= 2 * passes.n_workers()
-        if is_large or len(batch) == BATCH_FILES:
+        if is_large or len(batch) == n_files:
             yield batch
             batch = []
     if batch:

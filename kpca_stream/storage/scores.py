@@ -47,8 +47,8 @@ def part_name(name: str, identity: str, model: str, version: int, fit: str) -> s
     return f"{readable}-v{version}-{digest}.parquet"
 
 
-def label_of(path: Path) -> Label | None:
-    """Whose scores a file holds; None if it holds none of this package's."""
+def label_of(path: Path | BinaryIO) -> Label | None:
+    """Whose scores a file, by its path or opened, holds; None if it holds none of this package's."""
     try:
         found = pq.read_schema(path).metadata or {}
         source, model, version = (

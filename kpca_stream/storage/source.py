@@ -43,7 +43,7 @@ _OPENERS: dict[str, Callable[[str, Path], Table]] = {
 }
 _OTHER_ENDS = {"feather": "arrow", "h5": "hdf5"}
 _EXPECTED = ".npy, .zarr, .parquet, .csv, .arrow, .feather, .h5 or .hdf5"
-_ZARR_MARKS = ("zarr.json", ".zarray", ".zgroup")
+ZARR_MARKS = ("zarr.json", ".zarray", ".zgroup")
 
 
 @dataclass(frozen=True)
@@ -267,4 +267,4 @@ def _kind(path: Path) -> str:
 
 def is_array_folder(path: Path) -> bool:
     """Whether a folder is a Zarr array or group rather than one of files."""
-    return path.suffix.lower() == ".zarr" or any((path / mark).exists() for mark in _ZARR_MARKS)
+    return path.suffix.lower() == ".zarr" or any((path / mark).exists() for mark in ZARR_MARKS)
