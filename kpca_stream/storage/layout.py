@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ import numpy as np
 import zarr
 from numpy.typing import DTypeLike, NDArray
 
+from kpca_stream.addresses import Address
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.storage import premises
 from kpca_stream.storage.checkpoint import Checkpoints
@@ -88,6 +89,13 @@ class RunStore:
                 f"{path} is another Zarr group than a run's store; choose a new path as gram.path"
             )
         return cls(path, group)
+
+    def recorded(self) -> RunStore:
+        """The same with its tiles in the bucket that the run wrote them to, if it did."""
+        address = self.group.attrs.get("tiles")
+        return (
+            replace(self, objects=TileObjects(Address.parse(address))) if isinstance(address, str) else self
+        )
 
     @property
     def checkpoints(self) -> Checkpoints:
@@ -156,6 +164,8 @@ class RunStore:
         DataError
             If tiles of another shape or type are there.
         """
+        if self.objects is not None:
+            self.group.attrs["tiles"] = str(self.objects.address)
         group = self.group if self.objects is None else self.objects.begun(self.identity)
         create = create_tiles if self.objects is None else self.objects.created
         array = self._tiles_of(group) or create(group, n_samples, tile_rows, dtype)
