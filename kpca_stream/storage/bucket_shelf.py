@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -28,7 +29,6 @@ from kpca_stream.storage.objects import (
     put,
     put_if_absent,
     put_if_match,
-    reader,
     tree,
 )
 from kpca_stream.storage.scores import Label, Target, label_of
@@ -103,10 +103,11 @@ class BucketShelf:
 
     def label(self, file: str) -> Label | None:
         """See `Shelf`: without locks only what is a day old is surely nobody's."""
-        found = head(self.root / file)
-        if found is None or time.time() - found.modified < LEFTOVER_SECONDS:
+        known = head(self.root / file)
+        if known is None or time.time() - known.modified < LEFTOVER_SECONDS:
             return None
-        return label_of(reader(self.root / file))
+        found = get(self.root / file)
+        return None if found is None else label_of(BytesIO(found.data))
 
     def remove(self, file: str) -> None:
         """See `Shelf`."""
