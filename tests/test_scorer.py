@@ -434,7 +434,7 @@ def test_a_file_in_other_hands_is_waited_for(folder: Path) -> None:
 def test_scores_that_are_replaced_are_those_of_their_rows(
     folder: Path, monkeypatch: pytest.MonkeyPatch, *, settled: bool
 ) -> None:
-    """Where a disk is full before or after new scores have their names, the old rows, put back, have theirs."""
+    """Where a disk is full before or after new scores get their names, the old rows put back have theirs."""
     changes = {"score.on_changed": "rescore"}
     as_csv(folder / "in" / "a.csv", X[:9])
     score(folder, changes)
