@@ -69,7 +69,7 @@ def tiles_of(config: Config) -> Address | None:
 
 def registry_of(config: Config) -> Registry:
     """The versions of the configured model."""
-    return Registry.of(Path(config.models.path), config.name)
+    return Registry.of(config.models.path, config.name)
 
 
 def training_source(config: Config) -> Source:

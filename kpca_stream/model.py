@@ -12,6 +12,7 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
+from kpca_stream.addresses import located
 from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.inputs import array_source, check_matrix, unwrapped
@@ -274,14 +275,14 @@ def load_basis(path: str | Path) -> FittedBasis:
     Parameters
     ----------
     path : str or Path
-        The folder that `save`, ``kpca-stream fit`` or ``run`` wrote.
+        The folder that `save`, ``kpca-stream fit`` or ``run`` wrote, or its address in a bucket.
 
     Raises
     ------
     ConfigError, DataError
         If there is none, or it is damaged or of another format.
     """
-    basis = open_basis(Path(path))
+    basis = open_basis(located(path))
     n_bytes = held_bytes(basis.n_rows, len(basis.columns), basis.n_components)
     return FittedBasis(basis.in_memory() if n_bytes <= IN_MEMORY_BYTES else basis)
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kpca_stream import passes
+from kpca_stream.addresses import located
 from kpca_stream.asked import (
     connected,
     make_importable,
@@ -135,12 +136,12 @@ def tune_config(config: Config, reporter: Reporter, *, plot: Path | None = None)
     return replace(found, plot=str(plot))
 
 
-def merge_bases(paths: Sequence[Path], into: Path) -> MergeSummary:
+def merge_bases(paths: Sequence[str | Path], into: Path) -> MergeSummary:
     """Write the basis of all rows that several Nyström bases of the same landmarks were fitted on."""
     if into.exists():
         raise ConfigError(f"{into} exists; a basis is never overwritten: choose another path, or remove it")
     make_importable()
-    bases = [open_basis(path) for path in paths]
+    bases = [open_basis(located(path)) for path in paths]
     first = bases[0]
     most = max(basis.n_components for basis in bases)
     settings = FitSettings(n_components=most, quantile=first.thresholds.quantile)

@@ -49,7 +49,7 @@ def make_report(config: Config, reporter: Reporter) -> ReportSummary:
     check_packages()
     began = time.perf_counter()
     asked = config.report or Report()
-    registry = Registry.of(Path(config.models.path), config.name)
+    registry = Registry.of(config.models.path, config.name)
     version, manifest, basis = registry.opened()
     parts = _parts(config)
     subject = Subject(

@@ -10,6 +10,7 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
+from kpca_stream.addresses import Address, Location, located
 from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.numerics import forecast as costs
@@ -29,17 +30,19 @@ from kpca_stream.telemetry import Reporter
 Array = NDArray[Any]
 
 
-def verify_store(path: str | Path, reporter: Reporter) -> VerifyReport:
+def verify_store(place: str | Path, reporter: Reporter) -> VerifyReport:
     """Check a run's store or a basis; reads every chunk, and multiplies a basis by its Gram matrix once.
 
     Raises
     ------
     ConfigError
-        If `path` is neither, or is the store of a run that never began.
+        If what is there is neither, or is the store of a run that never began.
     DataError
         If what is there cannot be opened, or holds tiles of which nobody knows the data.
     """
-    path = Path(path)
+    path = located(place)
+    if isinstance(path, Address):
+        return _basis_report(path, reporter)
     if not (path / "zarr.json").exists() and not premises.has_only_begun(path):
         raise ConfigError(
             f"{path} is neither a run's store nor a basis (it has no zarr.json); give the path of one"
@@ -47,9 +50,14 @@ def verify_store(path: str | Path, reporter: Reporter) -> VerifyReport:
     attributes = _attributes(path) if (path / "zarr.json").exists() else set()
     if not attributes:
         raise _unclaimed(path)
-    with single_threaded_blas():
-        if "identity" in attributes:
+    if "identity" in attributes:
+        with single_threaded_blas():
             return VerifyReport(path=str(path), kind="gram", checks=tuple(_gram_checks(path, reporter)))
+    return _basis_report(path, reporter)
+
+
+def _basis_report(path: Location, reporter: Reporter) -> VerifyReport:
+    with single_threaded_blas():
         return VerifyReport(path=str(path), kind="basis", checks=tuple(_basis_checks(path, reporter)))
 
 
@@ -162,7 +170,7 @@ def _values(store: RunStore, name: str) -> Array:
     return np.asarray(array[...])
 
 
-def _basis_checks(path: Path, reporter: Reporter) -> list[Check]:
+def _basis_checks(path: Location, reporter: Reporter) -> list[Check]:
     basis = open_basis(path)
     readable = _attempted("arrays", lambda: _read_basis(basis))
     if not readable.ok:

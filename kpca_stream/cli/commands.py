@@ -198,7 +198,7 @@ def merge(paths: tuple[str, ...], into: str, **output: bool) -> int:
             raise ConfigError(
                 f"BASIS: got {len(paths)}, expected at least two; name all that are to be merged"
             )
-        return _pipeline().merge_bases([Path(path) for path in paths], Path(into))
+        return _pipeline().merge_bases(paths, Path(into))
 
     return Invocation("merge", **output).perform(call)
 

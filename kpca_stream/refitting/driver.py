@@ -69,7 +69,7 @@ def refit_config(
     if config.report is not None:
         check_packages()
     registry = registry_of(config)
-    held = nullcontext() if dry_run else _held(registry)
+    held = nullcontext() if dry_run else _held(config, registry)
     with held, connected(config, reporter), recorded() as told:
         refit = _Refit.of(config, registry, reporter)
         result = refit.planned(force=force) if dry_run else refit.done(told, force=force)
@@ -79,10 +79,14 @@ def refit_config(
 
 
 @contextmanager
-def _held(registry: Registry) -> Iterator[None]:
-    """One re-fit a model at a time."""
-    registry.folder.mkdir(parents=True, exist_ok=True)
-    with locked(registry.folder, name=LOCK):
+def _held(config: Config, registry: Registry) -> Iterator[None]:
+    """One re-fit a model at a time; where it lies in a bucket, one beside a run's store."""
+    store = Path(config.gram.path)
+    folder, name = store.parent, f"{store.name}.{LOCK}"
+    if isinstance(registry.folder, Path):
+        folder, name = registry.folder, LOCK
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder, name=name):
         yield
 
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from kpca_stream.addresses import located
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.numerics.novelty import Thresholds
 from kpca_stream.storage.basis import Basis, open_basis
@@ -44,7 +45,7 @@ class Fitted(Protocol):
 def fitted(basis: Fitted | str | PathLike[str]) -> Fitted:
     """The basis itself, or the one that lies at a path."""
     if isinstance(basis, str | PathLike):
-        return open_basis(Path(basis))
+        return open_basis(located(basis if isinstance(basis, str) else Path(basis)))
     known: Fitted = getattr(basis, "frozen", basis)
     return known
 

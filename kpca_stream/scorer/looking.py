@@ -91,7 +91,7 @@ class Scorer:
 
     def __post_init__(self) -> None:
         self.asked = _asked(self.config)
-        self.registry = Registry.of(Path(self.config.models.path), self.config.name)
+        self.registry = Registry.of(self.config.models.path, self.config.name)
         self.model = self._champion()
         arrived(self.asked.input.path, self.asked.input.rows)  # a wrong path leaves no output
         self.shelf = _shelf(self.config, self.asked)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kpca_stream.addresses import Address
+from kpca_stream.storage.bucket import Bucket
 from kpca_stream.storage.ledger import FOLDER, Entry, Ledger
 from kpca_stream.storage.objects import (
     copy,
@@ -27,8 +28,6 @@ from kpca_stream.storage.objects import (
     head,
     names,
     put,
-    put_if_absent,
-    put_if_match,
     tree,
 )
 from kpca_stream.storage.scores import Label, Target, label_of
@@ -74,7 +73,7 @@ class BucketShelf:
     @property
     def ledger(self) -> Ledger:
         """See `Shelf`."""
-        return Ledger(_Objects(self.root / FOLDER), self.address)
+        return Ledger(Bucket(self.root / FOLDER), self.address)
 
     def target(self, name: str) -> Target:
         """See `Shelf`."""
@@ -124,25 +123,3 @@ class BucketShelf:
 
     def _aside(self, name: str) -> Address:
         return self.root / STAGED / name
-
-
-@dataclass(frozen=True)
-class _Objects:
-    """The keys of a ledger."""
-
-    root: Address
-
-    def names(self, key: str) -> list[str]:
-        return names(self.root / key)
-
-    def read(self, key: str) -> bytes | None:
-        found = get(self.root / key)
-        return None if found is None else found.data
-
-    def swap(self, key: str, data: bytes, expected: bytes | None) -> bool:
-        if expected is None:
-            return put_if_absent(self.root / key, data)
-        found = get(self.root / key)
-        if found is None or found.data != expected:
-            return False
-        return put_if_match(self.root / key, data, found.version)

@@ -21,10 +21,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.storage.lock import claimed
+from kpca_stream.storage.place import Place
 from kpca_stream.storage.whole import json_bytes
 
 FORMAT_VERSION = 1
@@ -106,33 +107,20 @@ class Entry:
         return replace(self.settled(), stamp="", parts=kept)
 
 
-class Keys(Protocol):
-    """What a ledger needs of a `Place`."""
-
-    def names(self, key: str) -> list[str]:
-        """See `Place`."""
-
-    def read(self, key: str) -> bytes | None:
-        """See `Place`."""
-
-    def swap(self, key: str, data: bytes, expected: bytes | None) -> bool:
-        """See `Place`."""
-
-
 @dataclass(frozen=True)
 class Ledger:
     """The ledger of one output.
 
     Parameters
     ----------
-    place : Keys
+    place : Place
     name : str
         How messages call the output.
     locks : Path or None
         The folder of the claims; without, nobody has a file for himself, and who enters it first has done it.
     """
 
-    place: Keys
+    place: Place
     name: str
     locks: Path | None = None
 

@@ -9,6 +9,7 @@ again after a while that grows; an answer that was lost on its way does no harm.
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ RETRIES = 10
 FIRST_WAIT = timedelta(milliseconds=200)
 LONGEST_WAIT = timedelta(seconds=5)
 GIVE_UP_AFTER = timedelta(seconds=120)
+WRITER = "writer"
+"""The name, among what is kept beside an object, of the put that made it."""
 PART_BYTES = 8 * 2**20
 """What is sent or fetched at once of a large object."""
 
@@ -104,9 +107,8 @@ def put_if_absent(address: Address, data: bytes) -> bool:
     Returns
     -------
     bool
-        Whether it is there now. Where an answer was lost, the second try finds what the first one put; so the
-        same bytes count as one's own: put something unique into them where that matters. False may also mean
-        that it was put, its answer lost, and another put on top of it: look, and decide anew.
+        Whether this call put it. False may also mean that it did, its answer was lost, and another one was
+        put on top of it: look, and decide anew.
     """
     return _put_where(address, data, "create")
 
@@ -176,13 +178,6 @@ def delete_tree(address: Address, first: Sequence[str] = (), last: Sequence[str]
     delete(*(address / key for key in last))
 
 
-def zarr_store(address: Address, *, read_only: bool = True) -> Any:
-    """The bucket as a store of Zarr's; what lies at `address` has ``address.key`` as its path there."""
-    from zarr.storage import ObjectStore
-
-    return ObjectStore(opened(address), read_only=read_only)
-
-
 def reader(address: Address) -> Any:
     """What is at `address` as a file to read and seek in, a part at a time.
 
@@ -247,14 +242,17 @@ def _retries() -> Any:
 
 
 def _put_where(address: Address, data: bytes, mode: Any) -> bool:
+    """Put with a mark of one's own, by which one's put is known again where its answer was lost."""
     obstore = _library(address)
     refused = obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError
+    own = uuid.uuid4().hex
     with told_of(address):
         try:
-            obstore.put(opened(address), address.key, data, mode=mode)
+            obstore.put(opened(address), address.key, data, mode=mode, attributes={WRITER: own})
         except refused:
-            found = get(address)
-            return found is not None and found.data == data
+            with suppress(FileNotFoundError):
+                return bool(obstore.get(opened(address), address.key).attributes.get(WRITER) == own)
+            return False
     return True
 
 

@@ -13,6 +13,7 @@ from buckets import SECRET, Buckets
 from kpca_stream.addresses import Address, is_address, located
 from kpca_stream.errors import BusyError, ConfigError
 from kpca_stream.storage import objects
+from kpca_stream.storage.located import zarr_store
 
 
 @pytest.fixture
@@ -135,10 +136,10 @@ def test_stalls_and_refusals_do_no_harm(root: Address, buckets: Buckets) -> None
 
 def test_a_zarr_array_lies_in_a_bucket(root: Address) -> None:
     """An array is written and read through Zarr's store, which pickles without the secret."""
-    store = objects.zarr_store(root, read_only=False)
+    store = zarr_store(root, read_only=False)
     array = zarr.create_array(store, name=root.key, shape=(10, 2), chunks=(4, 2), dtype="f8")
     array[:] = np.arange(20.0).reshape(10, 2)
-    opened = zarr.open_array(objects.zarr_store(root), path=root.key, mode="r")
+    opened = zarr.open_array(zarr_store(root), path=root.key, mode="r")
     assert SECRET.encode() not in pickle.dumps(opened)
     again = pickle.loads(pickle.dumps(opened))  # noqa: S301
     assert np.array_equal(again[2:7], np.arange(20.0).reshape(10, 2)[2:7])
