@@ -5,20 +5,17 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import partial
-from pathlib import Path
 from typing import Any
 
+from kpca_stream.addresses import Location, located
 from kpca_stream.config.schema import Metrics, Score
 from kpca_stream.errors import ConfigError
 from kpca_stream.storage.deliveries import Delivery
 from kpca_stream.storage.ledger import Entry, ScoredPart
-from kpca_stream.storage.whole import write_json
-
-Tell = Callable[[object], None]
+from kpca_stream.storage.located import tell
 
 
 @dataclass
@@ -55,8 +52,8 @@ class Heart:
 
     Parameters
     ----------
-    tell : callable
-        Writes the status.
+    place : Path or Address
+        Of the status.
     model : str
     done : Done
     gauges : dict
@@ -65,7 +62,7 @@ class Heart:
         Where they are served.
     """
 
-    tell: Tell
+    place: Location
     model: str
     done: Done
     gauges: dict[str, Any]
@@ -74,18 +71,17 @@ class Heart:
 
     @classmethod
     @contextmanager
-    def of(cls, asked: Score, model: str, tell: Tell, done: Done) -> Iterator[Heart]:
+    def of(cls, asked: Score, model: str, status: Location, done: Done) -> Iterator[Heart]:
         """The heart of a scorer; a server for Prometheus, where one is asked for, runs as long.
 
-        `tell` writes the status where the configuration does not name a file for it.
+        `status` is where it tells, unless the configuration says where.
         """
-        if asked.status is not None:
-            tell = partial(write_json, Path(asked.status), synced=False)
+        place = status if asked.status is None else located(asked.status)
         with ExitStack() as stack:
             gauges, port = (
                 ({}, None) if asked.metrics is None else stack.enter_context(_served(asked.metrics, model))
             )
-            yield cls(tell, model, done, gauges, port)
+            yield cls(place, model, done, gauges, port)
 
     def beat(self, state: str, waiting: int) -> None:
         """Tell that the scorer lives: what it does, and how many files wait for it."""
@@ -97,7 +93,7 @@ class Heart:
             "heartbeat": now,
         }
         who = {"process": os.getpid(), "host": socket.gethostname(), "started": self.started}
-        self.tell({"state": state, "model": self.model, **who, **numbers})
+        tell(self.place, {"state": state, "model": self.model, **who, **numbers})
         for name, gauge in self.gauges.items():
             gauge.set(numbers[name] or 0)
 

@@ -119,7 +119,7 @@ class Scorer:
     def follow(self) -> ScoreSummary:
         """Look again and again until SIGTERM or SIGINT comes; a file in hand then is left untouched."""
         began, waiting = time.perf_counter(), 0
-        with Heart.of(self.asked, self.config.name, self.shelf.tell, self.done) as heart:
+        with Heart.of(self.asked, self.config.name, self.shelf.status, self.done) as heart:
             try:
                 while True:
                     waiting = self._look_of_follower(heart)

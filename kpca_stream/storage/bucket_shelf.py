@@ -18,7 +18,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
-from kpca_stream.addresses import Address
+from kpca_stream.addresses import Address, Location
 from kpca_stream.storage.bucket import Bucket
 from kpca_stream.storage.ledger import FOLDER, Entry, Ledger
 from kpca_stream.storage.objects import (
@@ -32,7 +32,7 @@ from kpca_stream.storage.objects import (
 )
 from kpca_stream.storage.scores import Label, Target, label_of
 from kpca_stream.storage.shelf import STAGED, STATUS
-from kpca_stream.storage.whole import LEFTOVER_SECONDS, json_bytes
+from kpca_stream.storage.whole import LEFTOVER_SECONDS
 
 AT_ONCE = 16
 """Copies under way."""
@@ -112,9 +112,10 @@ class BucketShelf:
         """See `Shelf`."""
         delete(self.root / file)
 
-    def tell(self, status: object) -> None:
+    @property
+    def status(self) -> Location:
         """See `Shelf`."""
-        put(self.root / STATUS, json_bytes(status))
+        return self.root / STATUS
 
     def sweep(self) -> None:
         """See `Shelf`."""

@@ -18,11 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from kpca_stream.addresses import Location
 from kpca_stream.storage.ledger import FOLDER, Entry, Ledger
 from kpca_stream.storage.place import Folder
 from kpca_stream.storage.scores import Label, Target, label_of
 from kpca_stream.storage.scores_zarr import ZarrScores
-from kpca_stream.storage.whole import remove_old, sweep_leftovers, write_json, written_whole
+from kpca_stream.storage.whole import remove_old, sweep_leftovers, written_whole
 
 STAGED = "_staged"
 STATUS = "_status.json"
@@ -64,8 +65,9 @@ class Shelf(Protocol):
     def remove(self, file: str) -> None:
         """Remove a part."""
 
-    def tell(self, status: object) -> None:
-        """Write the status."""
+    @property
+    def status(self) -> Location:
+        """Where a scorer that follows tells how it is getting on."""
 
     def sweep(self) -> None:
         """Remove what was laid aside and nobody touched for a day."""
@@ -175,9 +177,10 @@ class FolderShelf:
         """See `Shelf`."""
         (self.path / file).unlink(missing_ok=True)
 
-    def tell(self, status: object) -> None:
+    @property
+    def status(self) -> Location:
         """See `Shelf`."""
-        write_json(self.path / STATUS, status, synced=False)
+        return self.path / STATUS
 
     def sweep(self) -> None:
         """See `Shelf`."""
