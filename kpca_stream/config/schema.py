@@ -199,6 +199,8 @@ class Gram(Section):
 
     @model_validator(mode="after")
     def _work_is_of_a_bucket(self) -> Self:
+        if self.work is not None and is_address(self.work):
+            _refuse([(("work",), f"a folder that all workers see, got {self.work!r}")])
         if self.work is not None and not self.is_in_bucket:
             problem = f"only for a gram.path such as s3://bucket/gram.zarr, got {self.path!r}, a folder"
             _refuse([(("work",), problem)])
@@ -310,9 +312,11 @@ class Config(Section):
     def _paths_are_apart(self) -> Self:
         inputs: dict[Key, str] = {("data", "train", "path"): self.data.train.path}
         outputs: dict[Key, str] = {
-            ("gram", "path"): self.gram.folder,
+            ("gram", "path"): self.gram.path,
             ("models", "path"): f"{self.models.path}/{self.name}",
         }
+        if self.gram.is_in_bucket:
+            outputs["gram", "work"] = self.gram.folder
         if isinstance(self.nystrom.landmarks, LandmarkRows):
             inputs["nystrom", "landmarks", "path"] = self.nystrom.landmarks.path
         if self.score is not None:
@@ -320,5 +324,5 @@ class Config(Section):
             outputs["score", "output"] = self.score.output
         if self.report is not None:
             outputs["report", "path"] = self.report.path
-        _refuse(list(path_problems(inputs, outputs, store=("gram", "path"))))
+        _refuse(list(path_problems(inputs, outputs, stores=(("gram", "path"), ("gram", "work")))))
         return self

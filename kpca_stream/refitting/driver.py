@@ -81,7 +81,7 @@ def refit_config(
 @contextmanager
 def _held(config: Config, registry: Registry) -> Iterator[None]:
     """One re-fit a model at a time; where it lies in a bucket, one beside a run's store."""
-    store = Path(config.gram.path)
+    store = Path(config.gram.folder)
     folder, name = store.parent, f"{store.name}.{LOCK}"
     if isinstance(registry.folder, Path):
         folder, name = registry.folder, LOCK
