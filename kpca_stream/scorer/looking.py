@@ -139,7 +139,7 @@ class Scorer:
         self.marks = {name: self.marks[name] for name in self.present if name in self.marks}
         self.settling.keep(self.present)
         self.model = self._champion(self.model)
-        fresh = [delivery for delivery in found if not self._is_done(delivery)]
+        fresh = self._undone(found)
         due = self._in_turn([delivery for delivery in fresh if self.settling.is_settled(delivery)])
         busy = 0
         for batch in _batches(due, 2 * passes.n_workers() if self.shelf.mark else BATCH_FILES):
@@ -204,10 +204,15 @@ class Scorer:
         address = BasisAddress.of(self.registry.basis_path(opened.version), memory)
         return Model(opened.version, str(opened.manifest.get("fit")), address)
 
-    def _is_done(self, delivery: Delivery) -> bool:
+    def _undone(self, found: Sequence[Delivery]) -> list[Delivery]:
+        """Those that must be looked into."""
+        unknown = [delivery.name for delivery in found if delivery.name not in self.marks]
+        entries = self.shelf.ledger.read_all(unknown)
+        return [delivery for delivery in found if not self._is_done(delivery, entries.get(delivery.name))]
+
+    def _is_done(self, delivery: Delivery, entry: Entry | None) -> bool:
         mark = self.marks.get(delivery.name)
         if mark is None:
-            entry = self.shelf.ledger.read(delivery.name)
             # What was wrong may have passed.
             if entry is None or entry.fault is not None or not entry.is_settled:
                 return False
@@ -233,7 +238,7 @@ class Scorer:
         with self.shelf.ledger.claimed(file.name for file in files) as free, single_threaded_blas():
             for file in files:
                 self.marks.pop(file.name, None)  # somebody else may have entered it meanwhile
-            batch.score([file for file in files if file.name in free and not self._is_done(file)])
+            batch.score(self._undone([file for file in files if file.name in free]))
         return batch.lost + sum(file.name not in free for file in files)
 
     def _entered(self, delivery: Delivery, entry: Entry, new: tuple[ScoredPart, ...]) -> None:

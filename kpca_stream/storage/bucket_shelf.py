@@ -35,7 +35,7 @@ from kpca_stream.storage.shelf import STAGED, STATUS
 from kpca_stream.storage.whole import LEFTOVER_SECONDS
 
 AT_ONCE = 16
-"""Copies under way."""
+"""Requests under way, where many are independent."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class BucketShelf:
     @property
     def ledger(self) -> Ledger:
         """See `Shelf`."""
-        return Ledger(Bucket(self.root / FOLDER), self.address)
+        return Ledger(Bucket(self.root / FOLDER), self.address, at_once=AT_ONCE)
 
     def target(self, name: str) -> Target:
         """See `Shelf`."""

@@ -17,7 +17,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,6 +33,7 @@ FORMAT_VERSION = 1
 PREMISES = "ledger.json"
 FOLDER = "_ledger"
 _STRIPE = 2
+READ_AHEAD = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,11 +120,14 @@ class Ledger:
         How messages call the output.
     locks : Path or None
         The folder of the claims; without, nobody has a file for himself, and who enters it first has done it.
+    at_once : int
+        Entries that are read at once.
     """
 
     place: Place
     name: str
     locks: Path | None = None
+    at_once: int = 1
 
     def begin(self, premises: dict[str, Any]) -> None:
         """Begin the ledger if there is none.
@@ -154,13 +159,22 @@ class Ledger:
         stored = self.place.read(key)
         return None if stored is None else self._entry(key, stored)
 
+    def read_all(self, names: Iterable[str]) -> dict[str, Entry]:
+        """The entries of some input files, of those that have one."""
+        return {entry.name: entry for entry in self._read([_key(name) for name in names])}
+
     def entries(self) -> Iterator[Entry]:
         """All entries, in no order that means anything."""
-        for key in sorted(self.place.names("")):
-            if key.endswith(".json") and key != PREMISES:
-                stored = self.place.read(key)
-                if stored is not None:
-                    yield self._entry(key, stored)
+        keys = sorted(self.place.names(""))
+        return self._read([key for key in keys if key.endswith(".json") and key != PREMISES])
+
+    def _read(self, keys: Sequence[str]) -> Iterator[Entry]:
+        with ThreadPoolExecutor(self.at_once) as pool:
+            for first in range(0, len(keys), READ_AHEAD):  # not all are in memory at once
+                some = keys[first : first + READ_AHEAD]
+                for key, stored in zip(some, pool.map(self.place.read, some), strict=True):
+                    if stored is not None:
+                        yield self._entry(key, stored)
 
     def write(self, entry: Entry, over: Entry | None) -> Entry | None:
         """Put `entry` in place of `over` (None: of nothing); None where another one is there meanwhile."""
