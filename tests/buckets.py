@@ -61,7 +61,7 @@ class Buckets:
         urlopen(f"{self.endpoint}{CONTROL}?{query}").close()  # noqa: S310
 
     def counts(self) -> Counter[str]:
-        """How many requests there were since, by method, and how many of them failed, by how."""
+        """Requests since by method, those that failed by how, and bytes of answers."""
         with urlopen(f"{self.endpoint}{CONTROL}") as answer:  # noqa: S310
             return Counter(json.load(answer))
 
@@ -126,8 +126,13 @@ class Faults:
             time.sleep(STALL_SECONDS)
         with self.writing if environ["REQUEST_METHOD"] == "PUT" else nullcontext():
             answer = self.served(environ, start)  # moto looks at a condition and puts in two steps
+        answer = list(answer)
+        with self.lock:
+            self.counts["bytes"] += sum(map(len, answer))
+        answer = list(answer)
+        with self.lock:
+            self.counts["bytes"] += sum(map(len, answer))
         if fault == "lost":
-            list(answer)
             environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
             return []
         return answer

@@ -32,6 +32,13 @@ def is_file(place: Location) -> bool:
     return objects.head(place) is not None if isinstance(place, Address) else place.is_file()
 
 
+def names_in(place: Location) -> list[str]:
+    """Names of what lies right below `place`, in any order."""
+    if isinstance(place, Address):
+        return objects.names(place)
+    return [entry.name for entry in place.iterdir()]
+
+
 def stamp_of(place: Location) -> str:
     """What changes when the file at `place` does."""
     if isinstance(place, Path):
@@ -102,6 +109,12 @@ def zarr_store(address: Address, *, read_only: bool = True) -> Store:
     return BucketStore(address, read_only=read_only)
 
 
+def address_of(store: Store) -> Address | None:
+    """The bucket that a store of Zarr's is, where it is one of this package's."""
+    address = getattr(store, "address", None)
+    return address if isinstance(address, Address) else None
+
+
 def _end_of(file: Path, n_bytes: int) -> bytes:
     with file.open("rb") as opened:
         opened.seek(max(0, file.stat().st_size - n_bytes))
@@ -111,7 +124,9 @@ def _end_of(file: Path, n_bytes: int) -> bytes:
 def _ends_of_objects(place: Address, n_bytes: int) -> Iterable[bytes]:
     entries = sorted(objects.tree(place), key=lambda entry: PurePosixPath(entry.key))
     with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-        yield from pool.map(
-            lambda entry: objects.get_range(place / entry.key, max(0, entry.size - n_bytes), entry.size),
-            entries,
-        )
+        yield from pool.map(lambda entry: _end_of_object(place, entry, n_bytes), entries)
+
+
+def _end_of_object(place: Address, entry: objects.Entry, n_bytes: int) -> bytes:
+    start = max(0, entry.size - n_bytes)
+    return objects.get_range(place / entry.key, start, entry.size) or b""

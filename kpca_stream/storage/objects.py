@@ -81,17 +81,15 @@ def get(address: Address) -> Found | None:
     return None
 
 
-def get_range(address: Address, start: int, stop: int) -> bytes:
-    """Bytes ``start`` to ``stop`` of what is at `address`.
-
-    Raises
-    ------
-    FileNotFoundError
-        If nothing is.
-    """
+def get_range(address: Address, start: int, stop: int, *, version: Version | None = None) -> bytes | None:
+    """Bytes ``start`` to ``stop`` of an object; None where it is not there, or is not that `version`."""
     obstore = _library(address)
-    with told_of(address):
-        return bytes(obstore.get_range(opened(address), address.key, start=start, end=stop))
+    options: dict[str, Any] = {"range": (start, stop)}
+    if version is not None and version.etag is not None:
+        options["if_match"] = version.etag
+    with suppress(FileNotFoundError, obstore.exceptions.PreconditionError), told_of(address):
+        return bytes(obstore.get(opened(address), address.key, options=options).bytes())
+    return None
 
 
 def put(address: Address, data: bytes | Path) -> None:
@@ -176,19 +174,6 @@ def delete_tree(address: Address, first: Sequence[str] = (), last: Sequence[str]
     keys = [entry.key for entry in tree(address)]
     delete(*(address / key for key in keys if key not in last))
     delete(*(address / key for key in last))
-
-
-def reader(address: Address) -> Any:
-    """What is at `address` as a file to read and seek in, a part at a time.
-
-    Raises
-    ------
-    FileNotFoundError
-        If nothing is.
-    """
-    obstore = _library(address)
-    with told_of(address):
-        return obstore.open_reader(opened(address), address.key)
 
 
 def opened(address: Address) -> Any:
