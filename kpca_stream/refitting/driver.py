@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from kpca_stream.addresses import located
 from kpca_stream.asked import connected, make_importable, registry_of, settings_of, training_source
 from kpca_stream.config import Config
 from kpca_stream.errors import ConfigError, DataError
@@ -227,7 +228,7 @@ class _Refit:
             newness = of_new_rows(basis, self.source, self.landed, self.reporter)
         written = None
         if score is not None:
-            written = of_scores(basis, Path(score.output), self.config.name, self.champion.version)
+            written = of_scores(basis, located(score.output), self.config.name, self.champion.version)
         return newness, [drift for drift in (newness.drift, written) if drift is not None]
 
     def _way(self, decision: Decision) -> Way:

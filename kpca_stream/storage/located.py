@@ -49,6 +49,14 @@ def stamp_of(place: Location) -> str:
     return f"{entry.version.etag}:{entry.version.number}"
 
 
+def written_at(place: Location) -> float:
+    """When the file at `place` was written, in seconds since 1970; 0 where it is gone."""
+    if isinstance(place, Path):
+        return place.stat().st_mtime_ns / 1e9
+    entry = objects.head(place)
+    return 0.0 if entry is None else entry.modified
+
+
 def size_of(place: Location) -> int:
     """Bytes of all that lies below `place`."""
     if isinstance(place, Path):
