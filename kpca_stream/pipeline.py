@@ -18,6 +18,7 @@ from kpca_stream.asked import (
     make_importable,
     registry_of,
     settings_of,
+    tiles_of,
     training_source,
     workers_of,
 )
@@ -166,8 +167,8 @@ def _job(config: Config) -> _Job:
 def _fitted(config: Config, job: _Job, reporter: Reporter, *, restart: bool) -> FitSummary:
     began = time.perf_counter()
     settings, source, registry, refusal = job
-    place = Path(config.gram.path)
-    with occupied(place, reporter.note, restart=restart) as store, recorded() as told:
+    place, tiles = Path(config.gram.folder), tiles_of(config)
+    with occupied(place, reporter.note, restart=restart, tiles=tiles) as store, recorded() as told:
         looked = look_at(source, settings, store, reporter, refusal=refusal)
         release_memory()
         name = fit_name(settings, looked, source)

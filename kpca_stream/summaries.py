@@ -58,7 +58,7 @@ def fit_summary(
         trace=basis.trace,
         seconds=seconds,
         peak_memory=peak_memory(),
-        store=config.gram.path,
+        store=config.gram.folder,
         basis=str(registry.basis_path(version)),
         version=version,
         model=str(registry.folder),
@@ -109,7 +109,7 @@ def reused_summary(config: Config, registry: Registry, version: int) -> FitSumma
     if stored.get("landmarks") is not None:
         values["landmarks"] = _stored_landmarks(stored["landmarks"])
     here: dict[str, Any] = {
-        "store": config.gram.path,
+        "store": config.gram.folder,
         "basis": str(registry.basis_path(version)),
         "model": str(registry.folder),
     }
@@ -147,7 +147,8 @@ def plan_summary(
         n_landmarks=plan.n_landmarks if plan.method == "nystrom" else None,
         method_reason=plan.method_reason,
         disk_rows=f.disk_rows,
-        disk_tiles=f.disk_tiles,
+        disk_tiles=plan.disk_tiles,
+        bucket_tiles=plan.bucket_tiles,
         disk_vectors=f.disk_vectors,
         disk_basis=plan.disk_basis,
         disk_total=plan.disk_total,

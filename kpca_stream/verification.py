@@ -84,13 +84,13 @@ def _attributes(path: Path) -> set[str]:
 
 
 def _gram_checks(path: Path, reporter: Reporter) -> list[Check]:
-    store = RunStore.open(path)
+    store = RunStore.open(path).recorded()
     checks = [_attempted("rows", lambda: _read_rows(store)), *_run_checks(store)]
     tiles = _attempted("tiles", lambda: _description_of_tiles(store))
     if not tiles.ok:
         return [*checks, tiles]
-    found = store.group.get("tiles")
-    if isinstance(found, zarr.Array):
+    found = store.tiles()
+    if found is not None:
         return checks + _tile_checks(store, found, reporter)
     return [*checks, *_attempted_all("means", lambda: _mean_checks(store, None, "float64"))]
 
@@ -112,8 +112,8 @@ def _run_checks(store: RunStore) -> list[Check]:
 
 
 def _description_of_tiles(store: RunStore) -> str:
-    tiles = store.group.get("tiles")
-    if isinstance(tiles, zarr.Array):
+    tiles = store.tiles()
+    if tiles is not None:
         check_description(tiles)
     return str(tiles)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path, PurePath, PurePosixPath
 
 from kpca_stream.addresses import address_problem, is_address
@@ -12,16 +12,16 @@ PathProblem = tuple[Key, str]
 
 
 def path_problems(
-    inputs: Mapping[Key, str], outputs: Mapping[Key, str], *, store: Key
+    inputs: Mapping[Key, str], outputs: Mapping[Key, str], *, stores: Collection[Key]
 ) -> Iterator[PathProblem]:
-    """Yield each output that is, or lies inside, what is read, and what lies inside the store.
+    """Yield each output that is, or lies inside, what is read, and what lies inside a store.
 
     Parameters
     ----------
     inputs, outputs : mapping
         From keys of the configuration to paths, or addresses in buckets; data sets by name are left out.
-    store : tuple of str
-        The key of the output whose folder belongs to a run alone.
+    stores : collection of tuple of str
+        Keys of the outputs that belong to a run alone.
     """
     for key, text in {**inputs, **outputs}.items():
         if is_address(text) and (problem := address_problem(text)) is not None:
@@ -33,10 +33,9 @@ def path_problems(
             if place == source or source in place.parents:
                 yield key, _message(outputs[key], other, inputs[other])
     for key, place in (*read.items(), *written.items()):
-        is_other_output = key in written and key != store
-        run = written.get(store)
-        if run in place.parents or (is_other_output and place == run):
-            yield key, _message({**inputs, **outputs}[key], store, outputs[store])
+        for store in (store for store in stores if store != key and store in written):
+            if written[store] in place.parents or (key in written and place == written[store]):
+                yield key, _message({**inputs, **outputs}[key], store, outputs[store])
 
 
 def _message(got: str, other: Key, place: str) -> str:

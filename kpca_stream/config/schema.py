@@ -15,6 +15,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from kpca_stream.addresses import is_address
 from kpca_stream.config.cluster_schema import Cluster
 from kpca_stream.config.paths import Key, PathProblem, path_problems
 from kpca_stream.config.refit_schema import Refit
@@ -176,9 +177,34 @@ class Gram(Section):
 
     storage: Literal["auto", "memory", "zarr", "recompute"] = "auto"
     path: Text = "work/gram.zarr"
+    """The run's store, a folder; or ``s3://BUCKET/KEY``, which takes the tiles alone."""
+    work: Text | None = None
+    """The run's own folder (rows, checkpoints, lock), which all workers see, where the tiles lie in a
+    bucket; null: ``work/BUCKET/KEY``."""
     tile_rows: TileRows = "auto"
     checkpoint_seconds: Annotated[float, Field(gt=0)] = 60
     """Least time between two checkpoints of a pass under way: what a killed run has to do again, at most."""
+
+    @property
+    def is_in_bucket(self) -> bool:
+        """Whether `path` is no folder but a place in an object store."""
+        return is_address(self.path)
+
+    @property
+    def folder(self) -> str:
+        """The run's own folder."""
+        if not self.is_in_bucket:
+            return self.path
+        return self.work or f"work/{self.path.partition('://')[2].strip('/')}"
+
+    @model_validator(mode="after")
+    def _work_is_of_a_bucket(self) -> Self:
+        if self.work is not None and is_address(self.work):
+            _refuse([(("work",), f"a folder that all workers see, got {self.work!r}")])
+        if self.work is not None and not self.is_in_bucket:
+            problem = f"only for a gram.path such as s3://bucket/gram.zarr, got {self.path!r}, a folder"
+            _refuse([(("work",), problem)])
+        return self
 
 
 class Novelty(Section):
@@ -289,6 +315,8 @@ class Config(Section):
             ("gram", "path"): self.gram.path,
             ("models", "path"): f"{self.models.path}/{self.name}",
         }
+        if self.gram.is_in_bucket:
+            outputs["gram", "work"] = self.gram.folder
         if isinstance(self.nystrom.landmarks, LandmarkRows):
             inputs["nystrom", "landmarks", "path"] = self.nystrom.landmarks.path
         if self.score is not None:
@@ -296,5 +324,5 @@ class Config(Section):
             outputs["score", "output"] = self.score.output
         if self.report is not None:
             outputs["report", "path"] = self.report.path
-        _refuse(list(path_problems(inputs, outputs, store=("gram", "path"))))
+        _refuse(list(path_problems(inputs, outputs, stores=(("gram", "path"), ("gram", "work")))))
         return self

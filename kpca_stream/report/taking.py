@@ -82,7 +82,7 @@ def score_blocks(scores: Any, first: int, second: int) -> Iterator[tuple[Array, 
     """
     if isinstance(scores, str | PathLike):
         names = f"kpca_{first - 1}", f"kpca_{second - 1}"
-        for part in score_parts(Path(scores)):
+        for part in score_parts(located(scores if isinstance(scores, str) else Path(scores))):
             check_components(part.n_components, first, second)
             for batch in part.batches(names):
                 yield batch[names[0]], batch[names[1]]
@@ -118,7 +118,7 @@ def value_parts(scores: Any, of: str) -> Iterator[Iterable[Array]]:
     """The same, each part by itself."""
     check_measure(of)
     if isinstance(scores, str | PathLike):
-        for part in score_parts(Path(scores)):
+        for part in score_parts(located(scores if isinstance(scores, str) else Path(scores))):
             yield (batch[of] for batch in part.batches((of,)))
     elif isinstance(scores, Sequence) and not hasattr(scores, of):
         for each in scores:

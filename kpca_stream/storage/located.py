@@ -1,4 +1,4 @@
-"""What reads small things alike where they lie in a folder and where they lie in a bucket."""
+"""What reads and writes small things alike where they lie in a folder and where they lie in a bucket."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zarr.abc.store import Store
 
 from kpca_stream.addresses import Address, Location
 from kpca_stream.storage import objects
-from kpca_stream.storage.whole import folder_size
+from kpca_stream.storage.whole import folder_size, json_bytes, write_json
 
 REQUESTS_AT_ONCE = 16
 
@@ -49,6 +49,14 @@ def stamp_of(place: Location) -> str:
     return f"{entry.version.etag}:{entry.version.number}"
 
 
+def written_at(place: Location) -> float:
+    """When the file at `place` was written, in seconds since 1970; 0 where it is gone."""
+    if isinstance(place, Path):
+        return place.stat().st_mtime_ns / 1e9
+    entry = objects.head(place)
+    return 0.0 if entry is None else entry.modified
+
+
 def size_of(place: Location) -> int:
     """Bytes of all that lies below `place`."""
     if isinstance(place, Path):
@@ -70,6 +78,14 @@ def content_of(place: Location) -> bytes:
     if found is None:
         raise FileNotFoundError(str(place))
     return found.data
+
+
+def tell(place: Location, value: object) -> None:
+    """Write a small JSON file at `place`, whole, which need not outlast a power failure."""
+    if isinstance(place, Path):
+        write_json(place, value, synced=False)
+    else:
+        objects.put(place, json_bytes(value))
 
 
 def ends_of_files(place: Location, n_bytes: int) -> bytes:

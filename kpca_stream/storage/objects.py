@@ -117,6 +117,15 @@ def put_if_match(address: Address, data: bytes, version: Version) -> bool:
     return _put_where(address, data, {name: value for name, value in known.items() if value is not None})
 
 
+def copy(source: Address, target: Address) -> bool:
+    """Make what is at `source` what is at `target`, within one bucket; False where nothing is at `source`."""
+    obstore = _library(source)
+    with told_of(source), suppress(FileNotFoundError):
+        obstore.copy(opened(source), source.key, target.key)
+        return True
+    return False
+
+
 def head(address: Address) -> Entry | None:
     """What is known of the object at `address`; None where there is none."""
     obstore = _library(address)

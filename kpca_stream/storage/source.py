@@ -45,7 +45,7 @@ _OPENERS: dict[str, Callable[[str, Location], Table]] = {
 }
 _OTHER_ENDS = {"feather": "arrow", "h5": "hdf5"}
 _EXPECTED = ".npy, .zarr, .parquet, .csv, .arrow, .feather, .h5 or .hdf5"
-_ZARR_MARKS = ("zarr.json", ".zarray", ".zgroup")
+ZARR_MARKS = ("zarr.json", ".zarray", ".zgroup")
 
 
 @dataclass(frozen=True)
@@ -282,4 +282,4 @@ def _kind(path: Location) -> str:
 
 def is_array_folder(path: Location) -> bool:
     """Whether a folder is a Zarr array or group rather than one of files."""
-    return path.suffix.lower() == ".zarr" or any(is_file(path / mark) for mark in _ZARR_MARKS)
+    return path.suffix.lower() == ".zarr" or any(is_file(path / mark) for mark in ZARR_MARKS)
