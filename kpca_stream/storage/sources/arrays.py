@@ -177,6 +177,8 @@ def open_npy(name: str, path: Location) -> NpyTable:
     ):
         shape, by_columns, dtype = _header(opened)
         offset = opened.tell()
+        if dtype.hasobject or min(shape, default=0) < 0:
+            raise ValueError(f"got shape {shape} of {dtype}")
         if offset + math.prod(shape) * dtype.itemsize > file.size:
             raise ValueError(f"got {file.size} bytes for shape {shape} of {dtype}")
     check_array(name, shape, dtype)
