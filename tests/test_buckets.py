@@ -108,12 +108,18 @@ def test_versions_that_nothing_keeps_go(tmp_path: Path, bucket: str, results: To
         ({"models.path": "s3://me:hunter2@bucket/m"}, {}, 2, "come from the environment"),
         ({"data.train.path": "s3://me:hunter2@bucket/x.npy"}, {}, 2, "come from the environment"),
         ({}, {"AWS_ACCESS_KEY_ID": "somebody-else"}, 2, "refuses the credentials"),
+        (
+            {},
+            {"AWS_ACCESS_KEY_ID": None, "AWS_METADATA_ENDPOINT": "http://127.0.0.1:9"},
+            2,
+            "no credentials in the environment",
+        ),
         ({}, {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, 75, "try again later"),
     ],
 )
 def test_what_is_wrong_with_a_bucket_is_one_line(
     settings: dict[str, str],
-    environment: dict[str, str],
+    environment: dict[str, str | None],
     code: int,
     match: str,
     tmp_path: Path,
@@ -125,7 +131,7 @@ def test_what_is_wrong_with_a_bucket_is_one_line(
     config = job(tmp_path, "sklearn:iris", f"{bucket}/models")
     monkeypatch.setattr(objects, "RETRIES", 1)
     for name, value in environment.items():
-        monkeypatch.setenv(name, value)
+        monkeypatch.delenv(name) if value is None else monkeypatch.setenv(name, value)
     objects.forget()
     words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     assert main(["fit", config, "--quiet", *words]) == code

@@ -18,6 +18,7 @@ from __future__ import annotations
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ from kpca_stream.storage.whole import LEFTOVER_SECONDS
 CLAIM, HELD, GOING = ".claim", ".held-", ".going-"
 CLOSING = "manifest.json"
 """What is put last, and removed first."""
+SENT_AT_ONCE = 4
 PATIENCE_SECONDS = 3600.0
 
 
@@ -136,9 +138,10 @@ def send(folder: Path, tree: Address, *, closing: str) -> bool:
     own = uuid.uuid4().hex.encode()
     if objects.head(tree / closing) is not None or not objects.put_if_absent(tree / CLAIM, own):
         return False
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and path != folder / closing:
-            objects.put(tree / path.relative_to(folder).as_posix(), path)
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path != folder / closing]
+    with ThreadPoolExecutor(SENT_AT_ONCE) as pool:
+        for _ in pool.map(lambda path: objects.put(tree / path.relative_to(folder).as_posix(), path), files):
+            pass
     claim = objects.get(tree / CLAIM)  # which a sweep of a day later may have taken
     if claim is None or claim.data != own:
         return False
