@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kpca_stream import passes
-from kpca_stream.addresses import Location, located
+from kpca_stream.addresses import Location, is_address, located
 from kpca_stream.asked import (
     connected,
     make_importable,
@@ -44,6 +44,7 @@ from kpca_stream.results import (
 from kpca_stream.scorer import Scorer
 from kpca_stream.scorer.batch import PART_ROWS
 from kpca_stream.storage.basis import open_basis, save_basis, taken
+from kpca_stream.storage.inbox import is_single
 from kpca_stream.storage.located import is_there
 from kpca_stream.storage.opening import occupied
 from kpca_stream.storage.registry import Registry
@@ -203,11 +204,18 @@ def _rows_to_score(config: Config) -> tuple[int, int] | None:
     if config.score is None:
         return None
     asked = config.score.input
-    place = Path(asked.path)
-    if asked.path.startswith("sklearn:") or place.is_file() or (place.is_dir() and any(place.iterdir())):
-        n_rows = open_source(asked.path, rows=asked.rows).n_samples
-        return n_rows, max(1, -(-n_rows // (asked.part_rows or PART_ROWS)))
-    return None
+    if not _is_there(asked.path):
+        return None
+    n_rows = open_source(asked.path, rows=asked.rows).n_samples
+    return n_rows, max(1, -(-n_rows // (asked.part_rows or PART_ROWS)))
+
+
+def _is_there(path: str) -> bool:
+    """Whether rows to score are there already; of objects that land, which may be many, nobody asks."""
+    if is_address(path):
+        return is_single(path)
+    place = Path(path)
+    return path.startswith("sklearn:") or place.is_file() or (place.is_dir() and any(place.iterdir()))
 
 
 def _shape(source: Source | None) -> tuple[int, int]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import zarr
+from zarr.storage import ObjectStore
 
 from kpca_stream.addresses import Address
+from kpca_stream.config import load_config
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.pipeline import fit_config, score_config
 from kpca_stream.results import ScoreSummary
@@ -17,8 +22,11 @@ from kpca_stream.scorer import Scorer, batch, looking
 from kpca_stream.storage import bucket_shelf, objects
 from kpca_stream.storage.bucket_shelf import BucketShelf
 from kpca_stream.storage.ledger import Entry
+from kpca_stream.storage.score_parts import score_parts
 from kpca_stream.telemetry import silent
-from tests.jobs import configured, contents
+from tests.buckets import Buckets
+from tests.disturb import started, wait_until, write_yaml
+from tests.jobs import command, configured, contents
 from tests.scorings import X, as_csv, check, fitted, landed, scoring
 
 
@@ -81,6 +89,77 @@ def test_parts_are_those_of_a_folder(folder: Path, place: str) -> None:
     before = held(place)
     assert score(folder, place, {"score.input.part_rows": 4}).parts_written == 0
     assert held(place) == before
+
+
+def sent(folder: Path, place: str) -> None:
+    """Put all files of a folder into a bucket."""
+    root = Address.parse(place)
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        objects.put(root / path.relative_to(folder).as_posix(), path)
+
+
+def test_what_lands_in_a_bucket_is_scored(folder: Path, bucket: str, place: str) -> None:
+    """Objects of six kinds get the parts of the same files; what lands later is scored by itself."""
+    files = landed(folder / "in", 6)
+    sent(folder / "in", f"{bucket}/in")
+    changes = {"score.input.path": f"{bucket}/in/"}
+    score(folder, str(folder / "alone"))
+    assert score(folder, place, changes).n_rows == sum(map(len, files.values()))
+    expected = {key: data for key, data in contents(folder / "alone").items() if key.endswith(".parquet")}
+    assert parts(place) == expected
+    more = landed(folder / "in" / "day", 2, seed=1)
+    sent(folder / "in", f"{bucket}/in")
+    assert score(folder, place, changes).parts_written == 2
+    check_bucket(folder, place, files | {f"day/{name}": rows for name, rows in more.items()})
+
+
+def test_an_array_in_a_bucket_grows(folder: Path, bucket: str, place: str) -> None:
+    """Rows appended to a Zarr array are scored as parts of their own; those before keep theirs."""
+    address = Address.parse(f"{bucket}/grows.zarr")
+    changes = {"score.input.path": str(address), "score.input.part_rows": 6}
+    store = pytest.importorskip("obstore").store.from_url(str(address))
+    array = zarr.create_array(ObjectStore(store), shape=(10, 4), chunks=(8, 4), dtype="f8")
+    array[:] = X[:10]
+    assert score(folder, place, changes).parts_written == 2
+    before = parts(place)
+    array.resize((23, 4))
+    array[10:] = X[10:23]
+    assert score(folder, place, changes).rows_written == 13
+    check_bucket(folder, place, {"grows.zarr": X[:23]})
+    assert before.items() <= parts(place).items()
+
+
+def test_an_object_that_is_another_one_now(folder: Path, bucket: str, place: str) -> None:
+    """Other rows under a key are told by its ETag and are an error; put back, all is as it was."""
+    changes = {"score.input.path": f"{bucket}/in/"}
+    as_csv(folder / "in" / "a.csv", X[:9])
+    sent(folder / "in", f"{bucket}/in")
+    score(folder, place, changes)
+    as_csv(folder / "in" / "a.csv", X[1:10])
+    sent(folder / "in", f"{bucket}/in")
+    with pytest.raises(DataError, match=r"s3://.*/in/a\.csv: rows 0 to 8 are not those that were scored"):
+        score(folder, place, changes)
+    as_csv(folder / "in" / "a.csv", X[:9])
+    sent(folder / "in", f"{bucket}/in")
+    assert score(folder, place, changes).parts_written == 0
+    check_bucket(folder, place, {"a.csv": X[:9]})
+
+
+def test_scores_in_a_bucket_are_read_as_those_in_a_folder(folder: Path, place: str) -> None:
+    """Reports and re-fits see the same parts, with the same ranges and values."""
+    landed(folder / "in", 4)
+    score(folder, place)
+    fetched(folder, place)
+    found, expected = (
+        sorted(score_parts(at), key=lambda part: part.path.name)
+        for at in (Address.parse(place), folder / "scores")
+    )
+    assert len(found) == 4
+    for part, other in zip(found, expected, strict=True):
+        assert (part.path.name, part.n_rows, part.ranges) == (other.path.name, other.n_rows, other.ranges)
+        (block,), (block_of_other,) = part.batches(["kpca_0"]), other.batches(["kpca_0"])
+        np.testing.assert_array_equal(block["kpca_0"], block_of_other["kpca_0"])
+        assert abs(part.written - other.written) < 60
 
 
 def test_bad_files_are_set_aside(folder: Path, place: str) -> None:
@@ -261,3 +340,38 @@ def test_scores_in_zarr_need_a_folder(folder: Path, place: str) -> None:
     with pytest.raises(ConfigError, match=r"score\.format: got zarr for s3://.*; a bucket takes parquet"):
         score(folder, place, changes)
     assert held(place) == {}
+
+
+def config(folder: Path, name: str, place: str, **changes: Any) -> str:
+    changed = {"score.output": place, "score.input.part_rows": 5} | changes
+    return str(write_yaml(folder / f"{name}.yaml", scoring(folder, changed).model_dump(mode="json")))
+
+
+@pytest.mark.slow
+def test_three_kills_and_two_scorers_at_once(folder: Path, bucket: str, place: str, buckets: Buckets) -> None:
+    """Thirty objects of mixed kinds, of a store that fails, loses answers and stalls: each row once."""
+    files = landed(folder / "in", 30)
+    sent(folder / "in", f"{bucket}/in")
+    command(folder, "score", config(folder, "alone", str(folder / "alone")), "--quiet", check=True)
+    expected = {key: data for key, data in contents(folder / "alone").items() if key.endswith(".parquet")}
+    asked = config(folder, "c", place, **{"score.input.path": f"{bucket}/in/"})
+    buckets.fail(failing=0.05, lost=0.02, stalling=0.02, seed=6)
+    rng = random.Random(8)  # noqa: S311  moments, no secrets
+    for kill in range(3):
+        target = len(parts_at(place)) + rng.randrange(1, 12)
+        with started(folder, "score", asked, "--quiet") as one, started(folder, "score", asked, "--quiet"):
+            assert wait_until(lambda target=target: len(parts_at(place)) >= target, one)  # type: ignore[misc]
+            time.sleep(rng.random() * 0.2)
+        assert len(parts_at(place)) < len(expected), kill
+    with started(folder, "score", asked, "--quiet") as one, started(folder, "score", asked, "--quiet") as two:
+        assert (one.wait(200), two.wait(200)) == (0, 0)
+    counts = buckets.counts()
+    assert min(counts["failing"], counts["lost"], counts["stalling"]) > 5
+    buckets.fail()
+    assert parts(place) == expected
+    check_bucket(folder, place, files)
+    assert score_config(load_config(asked), silent()).rows_written == 0
+
+
+def parts_at(place: str) -> list[str]:
+    return [name for name in objects.names(Address.parse(place)) if name.endswith(".parquet")]

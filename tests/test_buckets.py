@@ -20,6 +20,11 @@ from kpca_stream.storage.registry import Registry
 from tests.disturb import folded, killed, started, wait_until, write_yaml
 
 Told = Callable[..., dict[str, Any]]
+NO_CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": None,
+    "AWS_SECRET_ACCESS_KEY": None,
+    "AWS_METADATA_ENDPOINT": "http://127.0.0.1:9",
+}
 N_ROWS, N_COLUMNS = 600, 6
 
 
@@ -108,12 +113,8 @@ def test_versions_that_nothing_keeps_go(tmp_path: Path, bucket: str, results: To
         ({"models.path": "s3://me:hunter2@bucket/m"}, {}, 2, "come from the environment"),
         ({"data.train.path": "s3://me:hunter2@bucket/x.npy"}, {}, 2, "come from the environment"),
         ({}, {"AWS_ACCESS_KEY_ID": "somebody-else"}, 2, "refuses the credentials"),
-        (
-            {},
-            {"AWS_ACCESS_KEY_ID": None, "AWS_METADATA_ENDPOINT": "http://127.0.0.1:9"},
-            2,
-            "no credentials in the environment",
-        ),
+        ({}, {"AWS_ACCESS_KEY_ID": None}, 2, "no credentials in the environment"),
+        ({}, NO_CREDENTIALS, 2, "no credentials in the environment"),
         ({}, {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, 75, "try again later"),
     ],
 )

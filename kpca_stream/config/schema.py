@@ -232,7 +232,8 @@ class ScoreInput(Section):
     """The rows to score."""
 
     path: Text
-    """A file or array of any kind, which may grow, or a folder where files of any kinds land."""
+    """A file or array of any kind, which may grow, or a folder where files of any kinds land; or an address
+    such as ``s3://bucket/in/``, which ends in a slash where objects are to land."""
     rows: RowSlice = None
     """Of one file or array only."""
     part_rows: Count = None
@@ -253,6 +254,7 @@ class Score(Section):
 
     input: ScoreInput
     output: Text = "scores/"
+    """A folder, or an address such as ``s3://bucket/scores``, which takes Parquet only."""
     format: Literal["parquet", "zarr"] = "parquet"
     carry: Annotated[
         tuple[Text, ...], BeforeValidator(_list_to_tuple), expected("a list of names of columns")

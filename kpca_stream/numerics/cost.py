@@ -146,7 +146,7 @@ def cost(shape: Shape, grid: TileGrid, given: Circumstances) -> Cost:
             given.n_landmarks,
             given.reading_bytes,
         ),
-        memory_task=footprint.task_bytes(shape, grid, given.storage),
+        memory_task=footprint.task_bytes(shape, grid, given.storage, in_bucket=given.in_bucket),
         memory_sums=footprint.sums_bytes(shape, grid),
         memory_tiles=0 if dense else held * shape.itemsize,
         evaluations=round(n_pairs * (1 + again)) + n_pairs * fine,
