@@ -206,8 +206,8 @@ class FittedBasis:
         return self._basis
 
     def save(self, path: str | Path) -> None:
-        """Write the basis to a new folder `path`."""
-        save_basis(self._basis, Path(path))
+        """Write the basis to a new folder `path`, or to an address in a bucket."""
+        save_basis(self._basis, located(path))
 
     @property
     def _is_precomputed(self) -> bool:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kpca_stream import passes
-from kpca_stream.addresses import is_address, located
+from kpca_stream.addresses import Location, is_address, located
 from kpca_stream.asked import (
     connected,
     make_importable,
@@ -43,8 +43,9 @@ from kpca_stream.results import (
 )
 from kpca_stream.scorer import Scorer
 from kpca_stream.scorer.batch import PART_ROWS
-from kpca_stream.storage.basis import open_basis, save_basis
+from kpca_stream.storage.basis import open_basis, save_basis, taken
 from kpca_stream.storage.inbox import is_single
+from kpca_stream.storage.located import is_there
 from kpca_stream.storage.opening import occupied
 from kpca_stream.storage.registry import Registry
 from kpca_stream.storage.source import Source, open_source
@@ -137,10 +138,11 @@ def tune_config(config: Config, reporter: Reporter, *, plot: Path | None = None)
     return replace(found, plot=str(plot))
 
 
-def merge_bases(paths: Sequence[str | Path], into: Path) -> MergeSummary:
+def merge_bases(paths: Sequence[str | Path], into: str | Location) -> MergeSummary:
     """Write the basis of all rows that several Nyström bases of the same landmarks were fitted on."""
-    if into.exists():
-        raise ConfigError(f"{into} exists; a basis is never overwritten: choose another path, or remove it")
+    into = located(into)
+    if is_there(into):
+        raise taken(into)
     make_importable()
     bases = [open_basis(located(path)) for path in paths]
     first = bases[0]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 from dask.system import CPU_COUNT
 
+from kpca_stream.addresses import Location
 from kpca_stream.config import Config
 from kpca_stream.fitplan import FitPlan
 from kpca_stream.fitting import Fit
@@ -68,7 +68,7 @@ def fit_summary(
     )
 
 
-def merge_summary(basis: Basis, paths: Sequence[str], into: Path) -> MergeSummary:
+def merge_summary(basis: Basis, paths: Sequence[str], into: Location) -> MergeSummary:
     """A basis that was merged from several."""
     return MergeSummary(
         merged=tuple(paths),

@@ -49,9 +49,9 @@ class Buckets:
             "AWS_REGION": "us-east-1",
         }
 
-    def make(self) -> str:
+    def make(self, name: str | None = None) -> str:
         """A new bucket's name."""
-        name = f"kpca-{uuid.uuid4().hex[:12]}"
+        name = name or f"kpca-{uuid.uuid4().hex[:12]}"
         urlopen(Request(f"{self.endpoint}/{name}", method="PUT", headers=_signed())).close()  # noqa: S310
         return name
 

@@ -20,6 +20,11 @@ from kpca_stream.storage.registry import Registry
 from tests.disturb import folded, killed, started, wait_until, write_yaml
 
 Told = Callable[..., dict[str, Any]]
+NO_CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": None,
+    "AWS_SECRET_ACCESS_KEY": None,
+    "AWS_METADATA_ENDPOINT": "http://127.0.0.1:9",
+}
 N_ROWS, N_COLUMNS = 600, 6
 
 
@@ -29,10 +34,25 @@ def results(told: Told) -> Told:
     return lambda *words: told(*words)["result"]
 
 
-def rows(n_rows: int = N_ROWS, seed: int = 0) -> np.ndarray:
+def rows(n_rows: int = N_ROWS, seed: int = 0, n_columns: int = N_COLUMNS) -> np.ndarray:
     rng = np.random.default_rng(seed)
-    centres = rng.standard_normal((8, N_COLUMNS))
-    return centres[rng.integers(0, 8, n_rows)] + 0.3 * rng.standard_normal((n_rows, N_COLUMNS))
+    centres = rng.standard_normal((8, n_columns))
+    return centres[rng.integers(0, 8, n_rows)] + 0.3 * rng.standard_normal((n_rows, n_columns))
+
+
+def scores_of(output: str | Path, folder: Path) -> pd.DataFrame:
+    """All parts of scores in the order of their rows, without what tells the version."""
+    if isinstance(output, str):
+        root = Address.parse(output)
+        folder.mkdir()
+        for name in objects.names(root):
+            if name.endswith(".parquet"):
+                found = objects.get(root / name)
+                assert found is not None
+                (folder / name).write_bytes(found.data)
+        output = folder
+    found = pd.concat([pd.read_parquet(part) for part in output.glob("*.parquet")])
+    return found.sort_values("row", ignore_index=True).drop(columns="model_version")
 
 
 def job(folder: Path, data: str, models: str, **more: Any) -> str:
@@ -108,12 +128,14 @@ def test_versions_that_nothing_keeps_go(tmp_path: Path, bucket: str, results: To
         ({"models.path": "s3://me:hunter2@bucket/m"}, {}, 2, "come from the environment"),
         ({"data.train.path": "s3://me:hunter2@bucket/x.npy"}, {}, 2, "come from the environment"),
         ({}, {"AWS_ACCESS_KEY_ID": "somebody-else"}, 2, "refuses the credentials"),
+        ({}, {"AWS_ACCESS_KEY_ID": None}, 2, "no credentials in the environment"),
+        ({}, NO_CREDENTIALS, 2, "no credentials in the environment"),
         ({}, {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, 75, "try again later"),
     ],
 )
 def test_what_is_wrong_with_a_bucket_is_one_line(
     settings: dict[str, str],
-    environment: dict[str, str],
+    environment: dict[str, str | None],
     code: int,
     match: str,
     tmp_path: Path,
@@ -125,7 +147,7 @@ def test_what_is_wrong_with_a_bucket_is_one_line(
     config = job(tmp_path, "sklearn:iris", f"{bucket}/models")
     monkeypatch.setattr(objects, "RETRIES", 1)
     for name, value in environment.items():
-        monkeypatch.setenv(name, value)
+        monkeypatch.delenv(name) if value is None else monkeypatch.setenv(name, value)
     objects.forget()
     words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     assert main(["fit", config, "--quiet", *words]) == code
@@ -138,38 +160,54 @@ def test_what_is_wrong_with_a_bucket_is_one_line(
 
 
 @pytest.mark.slow
-def test_a_fit_in_a_bucket_that_is_killed_goes_on(tmp_path: Path, bucket: str, buckets: Buckets) -> None:
-    """Killed in a pass and again while it publishes, a fit ends with the bits of one in folders."""
-    X = rows(1500)
-    np.save(tmp_path / "x.npy", X)
+def test_a_run_in_a_bucket_that_is_killed_goes_on(tmp_path: Path, bucket: str, buckets: Buckets) -> None:
+    """Killed in a pass, while it publishes and while it scores, a run ends with the bits of others."""
+    X = rows(3060, n_columns=130)
+    np.save(tmp_path / "x.npy", X[:3000])
+    np.save(tmp_path / "new.npy", X[3000:])
     for part in range(3):
-        send(X[500 * part : 500 * (part + 1)], tmp_path, f"{bucket}/data/{part}.npy")
+        send(X[1000 * part : 1000 * (part + 1)], tmp_path, f"{bucket}/data/{part}.npy")
+    send(X[3000:], tmp_path, f"{bucket}/new/new.npy")
+    tiles = {"storage": "zarr", "path": "gram.zarr", "tile_rows": 128, "checkpoint_seconds": 0.001}
     more = {
+        "kernel": {"name": "laplacian", "gamma": 0.002},
         "solver": {"method": "lanczos", "n_components": 5, "precision": "float64"},
-        "gram": {"storage": "zarr", "path": "gram.zarr", "tile_rows": 64, "checkpoint_seconds": 0.001},
+        "gram": tiles,
+        "score": {"input": {"path": f"{bucket}/new/", "part_rows": 4}, "output": f"{bucket}/scores"},
     }
     job(tmp_path, f"{bucket}/data", f"{bucket}/models", **more)
-    local = ["--set", "data.train.path=x.npy", "--set", "models.path=m", "--set", "gram.path=other.zarr"]
-    with started(tmp_path, "fit", "c.yaml", *local) as process:
+    here = {
+        "data.train.path": "x.npy",
+        "models.path": "m",
+        "gram.path": "other.zarr",
+        "score.input.path": "new.npy",
+        "score.output": "scores",
+    }
+    local = [word for name, value in here.items() for word in ("--set", f"{name}={value}")]
+    with started(tmp_path, "run", "c.yaml", *local) as process:
         assert process.wait() == 0
+    root = Address.parse(bucket)
     buckets.fail(failing=0.05, lost=0.02, stalling=0.02, seed=7)
-    with started(tmp_path, "fit", "c.yaml") as process:
-        assert wait_until(lambda: sum(folded(tmp_path / "gram.zarr")) > 20, process)
-        killed(process)
-    versions = Address.parse(bucket) / "models/cloud/versions"
-    with started(tmp_path, "fit", "c.yaml") as process:
-        assert wait_until(lambda: "1" in objects.names(versions), process)
-        killed(process)
-    with started(tmp_path, "fit", "c.yaml") as process:
+    moments: list[Callable[[], bool]] = [
+        lambda: sum(folded(tmp_path / "gram.zarr")) >= 8,
+        lambda: "1" in objects.names(root / "models/cloud/versions"),
+        lambda: any(entry.key.endswith(".parquet") for entry in objects.tree(root / "scores")),
+    ]
+    for moment in moments:
+        with started(tmp_path, "run", "c.yaml") as process:
+            assert wait_until(moment, process)
+            killed(process)
+    with started(tmp_path, "run", "c.yaml") as process:
         assert process.wait() == 0, process.communicate()[1]
-    registry = Registry.of(f"{bucket}/models", "cloud")
-    here = Registry.of(tmp_path / "m", "cloud").opened().basis
-    there = registry.opened().basis
-    assert there.eigenvalues.tobytes() == here.eigenvalues.tobytes()
-    assert there.coefficients.load().tobytes() == here.coefficients.load().tobytes()
     counts = buckets.counts()
     assert min(counts["failing"], counts["lost"], counts["stalling"]) > 0
-    assert registry.aliases()["champion"].version == registry.versions()[-1]
+    registry = Registry.of(f"{bucket}/models", "cloud")
+    there, expected = registry.opened().basis, Registry.of(tmp_path / "m", "cloud").opened().basis
+    assert there.eigenvalues.tobytes() == expected.eigenvalues.tobytes()
+    assert there.coefficients.load().tobytes() == expected.coefficients.load().tobytes()
+    assert scores_of(f"{bucket}/scores", tmp_path / "fetched").equals(
+        scores_of(tmp_path / "scores", tmp_path)
+    )
 
 
 @pytest.mark.slow

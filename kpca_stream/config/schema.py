@@ -20,7 +20,7 @@ from kpca_stream.config.cluster_schema import Cluster
 from kpca_stream.config.paths import Key, PathProblem, path_problems
 from kpca_stream.config.refit_schema import Refit
 from kpca_stream.config.tune_schema import Tune
-from kpca_stream.config.values import PositiveInt, Section, Share, expected
+from kpca_stream.config.values import LocalPath, PositiveInt, Section, Share, expected
 from kpca_stream.parameters import canonical_kernel, is_score_column, kernel_problems
 
 _UNITS = {"": 1, "B": 1} | {
@@ -178,7 +178,7 @@ class Gram(Section):
     storage: Literal["auto", "memory", "zarr", "recompute"] = "auto"
     path: Text = "work/gram.zarr"
     """The run's store, a folder; or ``s3://BUCKET/KEY``, which takes the tiles alone."""
-    work: Text | None = None
+    work: LocalPath | None = None
     """The run's own folder (rows, checkpoints, lock), which all workers see, where the tiles lie in a
     bucket; null: ``work/BUCKET/KEY``."""
     tile_rows: TileRows = "auto"
@@ -287,7 +287,7 @@ class Score(Section):
 class Report(Section):
     """The page about a model that a run writes at its end; needs the extra ``report``."""
 
-    path: Text = "report.html"
+    path: LocalPath = "report.html"
 
 
 class Config(Section):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,6 +26,7 @@ from kpca_stream.numerics.kernels import Kernel, Own, Preparation, RowPairs
 from kpca_stream.numerics.novelty import Thresholds
 from kpca_stream.numerics.projection import held_bytes
 from kpca_stream.numerics.resolve import KernelSpec, find_name, make_kernel
+from kpca_stream.storage.bucket import send
 from kpca_stream.storage.chunked import CHECKSUM_BYTES, create_array, write_array
 from kpca_stream.storage.damage import told_as
 from kpca_stream.storage.frozen import Accumulated, Basis
@@ -81,7 +83,7 @@ def _opened(address: BasisAddress) -> Basis:
     return basis.in_memory() if address.in_memory else basis
 
 
-def save_basis(basis: Basis, path: Path) -> None:
+def save_basis(basis: Basis, path: Location) -> None:
     """Write a basis as a Zarr group: arrays with checksums, attributes as JSON; whole or not at all.
 
     Raises
@@ -91,9 +93,23 @@ def save_basis(basis: Basis, path: Path) -> None:
     DataError
         If the kernel is a function that cannot be found again by name.
     """
-    path = Path(path)
-    if path.exists():
-        raise ConfigError(f"{path} exists; a basis is never overwritten: choose another path, or remove it")
+    if is_there(path):
+        raise taken(path)
+    if isinstance(path, Path):
+        _save(basis, path)
+        return
+    with tempfile.TemporaryDirectory(prefix="kpca-stream-") as folder:
+        _save(basis, Path(folder) / "basis.zarr")
+        if not send(Path(folder) / "basis.zarr", path, closing="zarr.json"):
+            raise taken(path)
+
+
+def taken(path: Location) -> ConfigError:
+    """That something lies where a basis is to be written."""
+    return ConfigError(f"{path} exists; a basis is never overwritten: choose another path, or remove it")
+
+
+def _save(basis: Basis, path: Path) -> None:
     attributes = _attributes(basis)
     partial = path.with_name(f"{path.name}.partial")
     remove_tree(partial)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ from kpca_stream.storage.whole import LEFTOVER_SECONDS
 CLAIM, HELD, GOING = ".claim", ".held-", ".going-"
 CLOSING = "manifest.json"
 """What is put last, and removed first."""
+SENT_AT_ONCE = 4
 PATIENCE_SECONDS = 3600.0
 
 
@@ -75,18 +77,7 @@ class Bucket:
 
     def adopt(self, folder: Path, key: str) -> bool:
         """See `Place`; what `CLOSING` names is put last."""
-        tree, own = self.address / key, uuid.uuid4().hex.encode()
-        if not objects.put_if_absent(tree / CLAIM, own):
-            return False
-        files = sorted(path for path in folder.rglob("*") if path.is_file())
-        closing = folder / CLOSING
-        for path in files:
-            if path != closing:
-                objects.put(tree / path.relative_to(folder).as_posix(), path)
-        claim = objects.get(tree / CLAIM)  # which a sweep of a day later may have taken
-        if claim is None or claim.data != own:
-            return False
-        return objects.put_if_absent(tree / CLOSING, closing.read_bytes())
+        return send(folder, self.address / key, closing=CLOSING)
 
     def take_away(self, key: str, unless: Callable[[], bool]) -> bool:
         """See `Place`."""
@@ -134,6 +125,27 @@ class Bucket:
         entry = objects.head(probe)
         objects.delete(probe)
         return 0.0 if entry is None else entry.modified
+
+
+def send(folder: Path, tree: Address, *, closing: str) -> bool:
+    """Put all files of `folder` below the address `tree`, the one named `closing` last.
+
+    Returns
+    -------
+    bool
+        Whether it is there: False where somebody has put, or claimed, something there.
+    """
+    own = uuid.uuid4().hex.encode()
+    if objects.head(tree / closing) is not None or not objects.put_if_absent(tree / CLAIM, own):
+        return False
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path != folder / closing]
+    with ThreadPoolExecutor(SENT_AT_ONCE) as pool:
+        for _ in pool.map(lambda path: objects.put(tree / path.relative_to(folder).as_posix(), path), files):
+            pass
+    claim = objects.get(tree / CLAIM)  # which a sweep of a day later may have taken
+    if claim is None or claim.data != own:
+        return False
+    return objects.put_if_absent(tree / closing, (folder / closing).read_bytes())
 
 
 def _is_marked(tree: Address, kind: str, own: Address) -> bool:

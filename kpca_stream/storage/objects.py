@@ -31,6 +31,7 @@ GIVE_UP_AFTER = timedelta(seconds=120)
 WRITER = "writer"
 """The name, among what is kept beside an object, of the put that made it."""
 PART_BYTES = 8 * 2**20
+PARTS_AT_ONCE = 4
 """What is sent or fetched at once of a large object."""
 
 
@@ -96,7 +97,7 @@ def put(address: Address, data: bytes | Path) -> None:
     """Make `data`, or the content of a file, what is at `address`, whole; sent in parts where it is large."""
     obstore = _library(address)
     with told_of(address):
-        obstore.put(opened(address), address.key, data, chunk_size=PART_BYTES)
+        obstore.put(opened(address), address.key, data, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE)
 
 
 def put_if_absent(address: Address, data: bytes) -> bool:

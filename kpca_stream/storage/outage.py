@@ -12,6 +12,8 @@ from kpca_stream.errors import BusyError, ConfigError, KpcaStreamError
 _CODE = re.compile(r"<Code>([A-Za-z0-9]{1,80})</Code>")
 _STATUS = re.compile(r"status code: (\d{3}(?: [A-Z][A-Za-z ]{1,40})?)")
 _NO_BUCKET = ("NoSuchBucket", "InvalidBucketName", "ContainerNotFound")
+_WITHOUT = ("/latest/api/token", "/latest/meta-data", "/computeMetadata/", "/metadata/identity/", "Missing ")
+"""Where a machine asks for the credentials of its role; or one of two variables is set only."""
 _DENIED = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken")
 
 
@@ -51,6 +53,11 @@ def _told(address: Address, error: Exception) -> KpcaStreamError | None:
         return ConfigError(
             f"{address}: the store refuses the credentials of the environment ({code or 'denied'}); set "
             "those of somebody who may read and write there, as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
+    if any(place in text for place in _WITHOUT):
+        return ConfigError(
+            f"{address}: no credentials in the environment, and no role of this machine that gives some; "
+            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or those of the store's kind"
         )
     if type(error).__name__ in ("UnknownConfigurationKeyError", "InvalidPathError") or "builder err" in text:
         return ConfigError(f"{address}: cannot be opened ({_reason(text)}); correct the environment")

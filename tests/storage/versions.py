@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from kpca_stream.errors import KpcaStreamError
 from kpca_stream.numerics.kernels import Linear, Preparation
@@ -13,6 +14,8 @@ from kpca_stream.storage.frozen import Basis
 from kpca_stream.storage.registry import Registry
 from kpca_stream.storage.rows import ArrayRows
 
+anywhere = pytest.mark.parametrize("models", ["folder", "bucket"], indirect=True)
+"""For laws of a registry that hold wherever it lies."""
 N_ROWS, N_COMPONENTS = 60, 2
 
 
