@@ -17,7 +17,6 @@ from kpca_stream.storage.deliveries import Delivery
 from kpca_stream.storage.ledger import Entry, ScoredPart
 from kpca_stream.storage.located import tell
 
-
 QUIET_SECONDS = 1.0
 
 
