@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import zarr
 from zarr.storage import ObjectStore
@@ -27,7 +28,7 @@ from kpca_stream.telemetry import silent
 from tests.buckets import Buckets
 from tests.disturb import started, wait_until, write_yaml
 from tests.jobs import command, configured, contents
-from tests.scorings import X, as_csv, check, fitted, landed, scoring
+from tests.scorings import X, as_csv, check, fitted, landed, read, scoring
 
 
 @pytest.fixture
@@ -379,3 +380,36 @@ def test_three_kills_and_two_scorers_at_once(
 
 def parts_at(place: str) -> list[str]:
     return [name for name in objects.names(Address.parse(place)) if name.endswith(".parquet")]
+
+
+def test_everything_lies_in_a_bucket(folder: Path, bucket: str, told: Callable[..., dict[str, Any]]) -> None:
+    """Rows, tiles, versions and scores by address: run, report, roll back, score again; as in folders."""
+    landed(folder / "in", 3)
+    sent(folder / "in", f"{bucket}/in")
+    objects.put(Address.parse(f"{bucket}/train.npy"), folder / "train.npy")
+    changes = {
+        "data.train.path": f"{bucket}/train.npy",
+        "gram.path": f"{bucket}/g.zarr",
+        "gram.work": str(folder / "work"),
+        "models.path": f"{bucket}/models",
+        "score.input.path": f"{bucket}/in/",
+        "score.output": f"{bucket}/scores",
+    }
+    asked = str(write_yaml(folder / "c.yaml", scoring(folder, changes).model_dump(mode="json")))
+    first = told("run", asked)["result"]
+    here = score(folder, str(folder / "alone"))
+    assert first["score"]["n_rows"] == here.n_rows
+    told("fit", asked, "--restart", "--set", "kernel.gamma=0.1")
+    told("score", asked)
+    fetched(folder, f"{bucket}/scores")
+    assert set(read(folder)["model_version"]) == {2}
+    told("models", "rollback", asked)
+    told("score", asked)
+    fetched(folder, f"{bucket}/scores")
+    found, expected = (
+        pd.read_parquet(folder / name).sort_values(["source", "row"]) for name in ("scores", "alone")
+    )
+    columns = ["kpca_0", "kpca_1", "kpca_2", "reconstruction_error", "hotelling_t2", "novelty"]
+    np.testing.assert_array_equal(found[columns].to_numpy(), expected[columns].to_numpy())
+    report = told("report", asked, "--set", f"report.path={folder}/report.html")["result"]
+    assert report["n_rows"] == here.n_rows
