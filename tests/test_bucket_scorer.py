@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -413,3 +415,45 @@ def test_everything_lies_in_a_bucket(folder: Path, bucket: str, told: Callable[.
     np.testing.assert_array_equal(found[columns].to_numpy(), expected[columns].to_numpy())
     report = told("report", asked, "--set", f"report.path={folder}/report.html")["result"]
     assert report["n_rows"] == here.n_rows
+
+
+@pytest.mark.slow
+def test_objects_are_scored_as_they_land(folder: Path, bucket: str, place: str, buckets: Buckets) -> None:
+    """A scorer that follows a store that fails scores what lands, and ends on SIGTERM with its status."""
+    more = {"score.input.path": f"{bucket}/in/", "score.look_seconds": 0.1}
+    asked = config(folder, "c", place, **more)
+    buckets.fail(failing=0.05, lost=0.02, stalling=0.02, seed=3)
+    files = landed(folder / "in", 3)
+    with started(folder, "score", asked, "--follow") as process:
+        sent(folder / "in", f"{bucket}/in")
+        assert wait_until(
+            lambda: {part.split("-")[2] for part in parts_at(place)} == {"000", "001", "002"}, process
+        )
+        files |= landed(folder / "in", 4, seed=1)
+        sent(folder / "in", f"{bucket}/in")
+        assert wait_until(lambda: told_at(place).get("files") == 7, process)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    buckets.fail()
+    assert told_at(place)["state"] == "ended"
+    check_bucket(folder, place, files)
+
+
+def told_at(place: str) -> dict[str, Any]:
+    found = objects.get(Address.parse(f"{place}/_status.json"))
+    return {} if found is None else dict(json.loads(found.data))
+
+
+@pytest.mark.cluster
+def test_processes_write_the_parts_of_threads(folder: Path, bucket: str, place: str) -> None:
+    """Two processes read objects and write parts, with the bits of threads and of a folder."""
+    landed(folder / "in", 6)
+    np.save(folder / "in" / "large.npy", np.tile(X, (5, 1)))
+    sent(folder / "in", f"{bucket}/in")
+    part_rows = {"score.input.part_rows": 500}
+    score(folder, str(folder / "alone"), part_rows)
+    processes = {"cluster.kind": "local", "cluster.n_workers": 2, "score.input.path": f"{bucket}/in/"}
+    score(folder, place, part_rows | processes)
+    expected = {key: data for key, data in contents(folder / "alone").items() if key.endswith(".parquet")}
+    assert len(expected) == 6 + 3
+    assert parts(place) == expected
