@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 
 from kpca_stream.addresses import Address
+from kpca_stream.errors import BusyError
 from kpca_stream.pipeline import fit_config
 from kpca_stream.scorer import Scorer
 from kpca_stream.storage import bucket_shelf, objects
+from kpca_stream.storage.whole import remove
 from kpca_stream.telemetry import silent
 from tests.jobs import configured
-from tests.scorings import X, as_csv, fitted, scoring
-from tests.test_bucket_scorer import check_bucket
+from tests.scorings import KINDS, X, as_csv, fitted, scoring
+from tests.test_bucket_scorer import check_bucket, held, sent
 
 pytestmark = pytest.mark.slow
 
@@ -70,7 +72,7 @@ class Fresh:
 
     def after(self, folder: Path) -> None:
         for path in (folder / "in").iterdir():
-            path.unlink()
+            remove(path)
         for name, rows in self.files.items():
             as_csv(folder / "in" / name, rows)
 
@@ -134,3 +136,30 @@ def test_another_scorer_before_any_request(folder: Path, bucket: str, case: Fres
         folder, bucket, case, lambda place: scorer_of(folder, place).work_off() and None
     ):
         check_bucket(folder, place, case.files, version=2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_outage_before_any_request(folder: Path, bucket: str, kind: str) -> None:
+    """Whichever request the store does not answer, the command ends with that, and no object is set aside."""
+    for path in (folder / "in").iterdir():
+        remove(path)
+    KINDS[kind](folder / "in" / f"a.{kind}", X[:9])
+    sent(folder / "in", f"{bucket}/in")
+
+    def out() -> None:
+        raise BusyError("the store does not answer")
+
+    for request in itertools.count(1):
+        place = f"{bucket}/{request}"
+        changes = {"score.output": place, "score.input.path": f"{bucket}/in/"}
+        with before(request, out) as count:
+            try:
+                found = Scorer(scoring(folder, changes), silent()).work_off()
+            except BusyError:
+                found = None
+        if len(count) < request:
+            break
+        assert found is None, f"request {request}: {found}"
+        assert not any(b'"fault": "' in data for key, data in held(place).items() if "_ledger" in key)
+    assert found is not None
+    assert (request > 10, found.n_rows) == (True, 9)
