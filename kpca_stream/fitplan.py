@@ -98,6 +98,7 @@ class FitPlan:
                 merging_bytes=self._merging_bytes,
                 stored_itemsize=self.row_itemsize if self._stores_rows else 0,
                 with_store=self.with_store,
+                chooses_among_all=self._chooses_among_all,
             )
         return cost(
             self.shape,
@@ -116,6 +117,13 @@ class FitPlan:
                 in_bucket=self.settings.tiles_in_bucket,
             ),
         )
+
+    @property
+    def _chooses_among_all(self) -> bool:
+        """Whether landmarks are chosen in passes over all rows; of a given matrix there are no others."""
+        asked, is_given = self.settings.nystrom, self.shape.kernel == "precomputed"
+        is_pivoted = asked.method_for(self.shape.kernel) == "rpcholesky"
+        return is_pivoted and (is_given or asked.pool == "all")
 
     @property
     def _stores_rows(self) -> bool:

@@ -25,6 +25,7 @@ from kpca_stream.storage import premises
 from kpca_stream.storage.basis import Basis, open_basis
 from kpca_stream.storage.chunked import check_description
 from kpca_stream.storage.layout import TOLERANCE, RunStore
+from kpca_stream.storage.located import is_there
 from kpca_stream.telemetry import Reporter
 
 Array = NDArray[Any]
@@ -42,6 +43,10 @@ def verify_store(place: str | Path, reporter: Reporter) -> VerifyReport:
     """
     path = located(place)
     if isinstance(path, Address):
+        if is_there(path / "tiles"):
+            raise ConfigError(
+                f"{path} holds the tiles of a run; give the run's own folder, which knows of them (gram.work)"
+            )
         return _basis_report(path, reporter)
     if not (path / "zarr.json").exists() and not premises.has_only_begun(path):
         raise ConfigError(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import random
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import zarr
 from zarr.storage import ObjectStore
@@ -27,7 +30,7 @@ from kpca_stream.telemetry import silent
 from tests.buckets import Buckets
 from tests.disturb import started, wait_until, write_yaml
 from tests.jobs import command, configured, contents
-from tests.scorings import X, as_csv, check, fitted, landed, scoring
+from tests.scorings import X, as_csv, check, fitted, landed, read, scoring
 
 
 @pytest.fixture
@@ -348,7 +351,9 @@ def config(folder: Path, name: str, place: str, **changes: Any) -> str:
 
 
 @pytest.mark.slow
-def test_three_kills_and_two_scorers_at_once(folder: Path, bucket: str, place: str, buckets: Buckets) -> None:
+def test_three_kills_and_two_scorers_at_once(
+    folder: Path, bucket: str, place: str, buckets: Buckets, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Thirty objects of mixed kinds, of a store that fails, loses answers and stalls: each row once."""
     files = landed(folder / "in", 30)
     sent(folder / "in", f"{bucket}/in")
@@ -369,9 +374,86 @@ def test_three_kills_and_two_scorers_at_once(folder: Path, bucket: str, place: s
     assert min(counts["failing"], counts["lost"], counts["stalling"]) > 5
     buckets.fail()
     assert parts(place) == expected
-    check_bucket(folder, place, files)
+    monkeypatch.setattr(bucket_shelf, "LEFTOVER_SECONDS", -60)  # of what killed scorers laid aside
     assert score_config(load_config(asked), silent()).rows_written == 0
+    assert parts(place) == expected
+    check_bucket(folder, place, files)
 
 
 def parts_at(place: str) -> list[str]:
     return [name for name in objects.names(Address.parse(place)) if name.endswith(".parquet")]
+
+
+def test_everything_lies_in_a_bucket(folder: Path, bucket: str, told: Callable[..., dict[str, Any]]) -> None:
+    """Rows, tiles, versions and scores by address: run, report, roll back, score again; as in folders."""
+    landed(folder / "in", 3)
+    sent(folder / "in", f"{bucket}/in")
+    objects.put(Address.parse(f"{bucket}/train.npy"), folder / "train.npy")
+    changes = {
+        "data.train.path": f"{bucket}/train.npy",
+        "gram.path": f"{bucket}/g.zarr",
+        "gram.work": str(folder / "work"),
+        "models.path": f"{bucket}/models",
+        "score.input.path": f"{bucket}/in/",
+        "score.output": f"{bucket}/scores",
+    }
+    asked = str(write_yaml(folder / "c.yaml", scoring(folder, changes).model_dump(mode="json")))
+    first = told("run", asked)["result"]
+    here = score(folder, str(folder / "alone"))
+    assert first["score"]["n_rows"] == here.n_rows
+    told("fit", asked, "--restart", "--set", "kernel.gamma=0.1")
+    told("score", asked)
+    fetched(folder, f"{bucket}/scores")
+    assert set(read(folder)["model_version"]) == {2}
+    told("models", "rollback", asked)
+    told("score", asked)
+    fetched(folder, f"{bucket}/scores")
+    found, expected = (
+        pd.read_parquet(folder / name).sort_values(["source", "row"]) for name in ("scores", "alone")
+    )
+    columns = ["kpca_0", "kpca_1", "kpca_2", "reconstruction_error", "hotelling_t2", "novelty"]
+    np.testing.assert_array_equal(found[columns].to_numpy(), expected[columns].to_numpy())
+    report = told("report", asked, "--set", f"report.path={folder}/report.html")["result"]
+    assert report["n_rows"] == here.n_rows
+
+
+@pytest.mark.slow
+def test_objects_are_scored_as_they_land(folder: Path, bucket: str, place: str, buckets: Buckets) -> None:
+    """A scorer that follows a store that fails scores what lands, and ends on SIGTERM with its status."""
+    more = {"score.input.path": f"{bucket}/in/", "score.look_seconds": 0.1}
+    asked = config(folder, "c", place, **more)
+    buckets.fail(failing=0.05, lost=0.02, stalling=0.02, seed=3)
+    files = landed(folder / "in", 3)
+    with started(folder, "score", asked, "--follow") as process:
+        sent(folder / "in", f"{bucket}/in")
+        assert wait_until(
+            lambda: {part.split("-")[2] for part in parts_at(place)} == {"000", "001", "002"}, process
+        )
+        files |= landed(folder / "in", 4, seed=1)
+        sent(folder / "in", f"{bucket}/in")
+        assert wait_until(lambda: told_at(place).get("files") == 7, process)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    buckets.fail()
+    assert told_at(place)["state"] == "ended"
+    check_bucket(folder, place, files)
+
+
+def told_at(place: str) -> dict[str, Any]:
+    found = objects.get(Address.parse(f"{place}/_status.json"))
+    return {} if found is None else dict(json.loads(found.data))
+
+
+@pytest.mark.cluster
+def test_processes_write_the_parts_of_threads(folder: Path, bucket: str, place: str) -> None:
+    """Two processes read objects and write parts, with the bits of threads and of a folder."""
+    landed(folder / "in", 6)
+    np.save(folder / "in" / "large.npy", np.tile(X, (5, 1)))
+    sent(folder / "in", f"{bucket}/in")
+    part_rows = {"score.input.part_rows": 500}
+    score(folder, str(folder / "alone"), part_rows)
+    processes = {"cluster.kind": "local", "cluster.n_workers": 2, "score.input.path": f"{bucket}/in/"}
+    score(folder, place, part_rows | processes)
+    expected = {key: data for key, data in contents(folder / "alone").items() if key.endswith(".parquet")}
+    assert len(expected) == 6 + 3
+    assert parts(place) == expected

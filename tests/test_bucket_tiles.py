@@ -13,9 +13,12 @@ import zarr
 from kpca_stream.addresses import Address
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.pipeline import fit_config, plan_config, verify_store
+from kpca_stream.refitting import refit_config
 from kpca_stream.results import FitSummary
 from kpca_stream.storage import objects
+from kpca_stream.storage.registry import Registry
 from kpca_stream.telemetry import silent
+from tests import refits
 from tests.buckets import Buckets
 from tests.disturb import killed, started, wait_until, write_yaml
 from tests.jobs import command, configured, contents
@@ -118,6 +121,31 @@ def test_damaged_tiles_are_found_and_made_again(folder: Path, bucket: str) -> No
     assert again.eigenvalues == expected.eigenvalues
     assert held(place) == before
     assert all(check.ok for check in verify_store(expected.store, silent()).checks)
+
+
+def test_tiles_alone_are_no_store(folder: Path, bucket: str) -> None:
+    """Verify of the bucket's address says what to give instead."""
+    fit(folder, f"{bucket}/g.zarr")
+    with pytest.raises(ConfigError, match=r"holds the tiles of a run; give the run's own folder"):
+        verify_store(f"{bucket}/g.zarr", silent())
+
+
+def test_a_refit_leaves_no_tiles(folder: Path, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles of a re-fit lie in the bucket while it is under way, and go when its version is there."""
+    refits.landed(folder)
+    changes = {"gram__path": f"{bucket}/g.zarr", "gram__storage": "zarr"}
+    seen: list[int] = []
+    promote = Registry.promote
+
+    def looked(registry: Registry, version: int, **more: Any) -> Any:
+        seen.append(len(held(f"{bucket}/g.zarr.refit")))
+        return promote(registry, version, **more)
+
+    monkeypatch.setattr(Registry, "promote", looked)
+    found = refit_config(refits.model(folder, "lanczos", **changes), silent())
+    assert found.action == "promoted"
+    assert seen[0] > 5
+    assert held(bucket) == {}
 
 
 def test_a_plan_counts_tiles_where_they_lie(folder: Path) -> None:

@@ -66,6 +66,7 @@ def configure(folder: Path, suffix: str, shape: tuple[int, int], dtype: str, cha
         "data": {"train": {"path": f"rows{suffix}"}, **changes.get("data", {})},
         **sections,
         "limits": changes.get("limits", {}),
+        "nystrom": changes.get("nystrom", {}),
         "models": {"path": "models"},
         "score": {"input": {"path": "new.npy", "part_rows": 100}, "output": "scores"},
     }
@@ -131,6 +132,16 @@ CASES: dict[str, tuple[str, tuple[int, int], str, dict[str, Any]]] = {
             "data": {"merge_duplicates": True},
             "gram": {"storage": "recompute"},
             "solver": {"tol": 1e-2},
+        },
+    ),
+    "landmarks among all rows": (
+        ".npy",
+        (400_000, 40),
+        "float32",
+        {
+            "kernel": {"gamma": 0.5},
+            "solver": {"method": "nystrom", "tol": 0.1},
+            "nystrom": {"landmarks": 150, "method": "rpcholesky", "pool": "all"},
         },
     ),
     "two processes": (

@@ -18,6 +18,7 @@ from kpca_stream.fitsettings import FitSettings
 from kpca_stream.numerics.cost import OPENING_SECONDS
 from kpca_stream.numerics.footprint import IMPORT_BYTES
 from kpca_stream.numerics.kernels import Preparation
+from kpca_stream.numerics.pivots import expected_rounds
 from kpca_stream.numerics.resolve import KernelSpec, make_kernel
 from kpca_stream.pipeline import fit_config, plan_config
 from kpca_stream.planning import make_plan
@@ -144,6 +145,18 @@ def test_the_published_basis_is_in_the_plan(dtype: Any, changes: dict[str, Any],
     assert used <= 1.02 * found.disk_basis
     assert found.disk_basis <= 1.02 * used
     assert found.disk_total == found.disk_rows + found.disk_tiles + found.disk_vectors + found.disk_basis
+
+
+def test_choosing_landmarks_among_all_rows_is_in_the_plan(tmp_path: Path) -> None:
+    """Passes over all rows to choose landmarks are counted in the work and the time."""
+    found = {}
+    for pool in ("sample", "all"):
+        changes = {"landmarks": 1000, "method": "rpcholesky", "pool": pool}
+        found[pool] = planned(tmp_path, (1_000_000, 20), {"solver.method": "nystrom", "nystrom": changes})
+    begun = expected_rounds(1000)
+    assert len(begun) > 1
+    assert found["all"].evaluations - found["sample"].evaluations == 1_000_000 * sum(begun)
+    assert found["all"].seconds > 1.3 * found["sample"].seconds
 
 
 def test_scoring_takes_time_where_its_rows_are_known(tmp_path: Path) -> None:

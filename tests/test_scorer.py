@@ -20,7 +20,7 @@ from kpca_stream.cli import main
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.pipeline import fit_config, score_config
 from kpca_stream.results import ScoreSummary
-from kpca_stream.scorer import Scorer
+from kpca_stream.scorer import Scorer, looking
 from kpca_stream.storage.ledger import Entry, Ledger
 from kpca_stream.telemetry import silent
 from tests.disturb import write_yaml
@@ -522,6 +522,54 @@ def test_keys_of_other_widths_are_read_as_one(folder: Path) -> None:
     found = read(folder)
     assert found["id"].tolist() == [1, 2, 3] * 3
     assert found["n"].fillna("-").tolist() == [*"---", *"abc", *"abc"]
+
+
+def keys_of_two_kinds(folder: Path) -> None:
+    """Numbers in one file, text in the next."""
+    columns = {str(j): X[:3, j] for j in range(4)}
+    for name, key in (("a", [1, 2, 3]), ("b", ["4", "5", "x6"])):
+        pq.write_table(pa.table({**columns, "id": key}), folder / "in" / f"{name}.parquet")
+
+
+def test_keys_of_two_kinds_are_told_apart(folder: Path) -> None:
+    """A column of another kind than in parts before sets its file aside: all parts are one table."""
+    keys_of_two_kinds(folder)
+    found = score(folder, {"score.carry": ["id"]})
+    assert [file.name for file in found.set_aside] == ["b.parquet"]
+    assert "got column 'id' as string, expected int64 as in parts before" in found.set_aside[0].reason
+    assert read(folder)["id"].tolist() == [1, 2, 3]
+
+
+def test_keys_are_made_what_is_asked(folder: Path) -> None:
+    """With a kind asked for, numbers and text become one column; what cannot become it is named."""
+    keys_of_two_kinds(folder)
+    assert score(folder, {"score.carry": {"id": "text"}}).files_set_aside == 0
+    assert sorted(read(folder)["id"]) == ["1", "2", "3", "4", "5", "x6"]
+    numbers = {"score.carry": {"id": "integer"}, "score.output": str(folder / "numbers")}
+    reason = score(folder, numbers).set_aside[0].reason
+    assert "column 'id'" in reason
+    assert "x6" in reason
+    with pytest.raises(ConfigError, match="columns carried"):
+        score(folder, {"score.carry": ["id"]})
+
+
+def test_one_who_follows_looks_again_at_what_was_bad(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that was set aside is scored by the same scorer once its fault has passed."""
+    monkeypatch.setattr(looking, "RETRY_SECONDS", 0.25)
+    KINDS["zarr"](folder / "in" / "a.zarr", X[:9])
+    chunk = next(path for path in (folder / "in" / "a.zarr" / "c").rglob("*") if path.is_file())
+    content = chunk.read_bytes()
+    chunk.write_bytes(content[: len(content) // 2])
+    scorer = Scorer(scoring(folder), silent())
+    scorer.look()
+    before = scorer.summary(0)
+    chunk.write_bytes(content)
+    scorer.look()
+    assert scorer.summary(0).files_set_aside == before.files_set_aside == 1
+    time.sleep(0.3)
+    scorer.look()
+    assert scorer.summary(0).files_set_aside == 0
+    check(folder, {"a.zarr": X[:9]})
 
 
 def test_keys_that_are_no_values_set_a_file_aside(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Self
 
@@ -52,6 +53,19 @@ def parse_size(value: int | str) -> int:
 
 def _list_to_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
+
+
+def _names_as_stored(value: Any) -> Any:
+    """A list of names of columns, or a tuple, as a mapping."""
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
+        return value
+    _refuse_names(name for name in value if value.count(name) > 1)
+    return dict.fromkeys(value, "stored")
+
+
+def _refuse_names(names: Iterable[str]) -> None:
+    for name in names:
+        raise ValueError(f"got {name!r}, expected names that appear once and are no column of the scores")
 
 
 Text = Annotated[str, Field(min_length=1)]
@@ -257,9 +271,12 @@ class Score(Section):
     """A folder, or an address such as ``s3://bucket/scores``, which takes Parquet only."""
     format: Literal["parquet", "zarr"] = "parquet"
     carry: Annotated[
-        tuple[Text, ...], BeforeValidator(_list_to_tuple), expected("a list of names of columns")
-    ] = ()
-    """Names of columns of the input, keys of rows perhaps, that are carried through."""
+        dict[Text, Literal["stored", "text", "integer", "number"]],
+        Field(json_schema_extra={"type": ["array", "object"], "examples": [["id"], {"id": "text"}]}),
+        BeforeValidator(_names_as_stored),
+    ] = Field(default_factory=dict)
+    """Columns of the input, keys of rows perhaps, that are carried through: their names, or with each what it
+    is made where the files differ."""
     on_bad: Literal["set-aside", "error"] = "set-aside"
     """Whether a file that cannot be scored is noted and left out, or ends the command."""
     on_changed: Literal["error", "rescore"] = "error"
@@ -275,13 +292,9 @@ class Score(Section):
 
     @field_validator("carry")
     @classmethod
-    def _names_are_free(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        taken = [name for name in names if names.count(name) > 1 or is_score_column(name)]
-        if taken:
-            raise ValueError(
-                f"got {taken[0]!r}, expected names that appear once and are no column of the scores"
-            )
-        return names
+    def _names_are_free(cls, carry: dict[str, str]) -> dict[str, str]:
+        _refuse_names(name for name in carry if is_score_column(name))
+        return carry
 
 
 class Report(Section):

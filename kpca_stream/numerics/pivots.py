@@ -27,6 +27,8 @@ MOST_PROPOSALS = 2048
 FEWEST_PROPOSALS = 512
 LEAST_PROPOSALS = 128
 """Where few landmarks are missing."""
+USUAL_SHARE = 0.4
+"""Of the proposals of a round that become pivots; the slower the residuals fall, the more."""
 STRIP = 128
 """Proposals that are looked at together; the factor grows once a strip."""
 DRAW_STRIDE = 65_536
@@ -265,13 +267,24 @@ def _round(gram: Gram, pivots: Pivots, left: Residuals, n_landmarks: int, rng: n
     n_wanted = n_landmarks - len(pivots)
     if n_wanted < 1 or not residuals.any():
         return pivots
-    n_proposals = min(
-        MOST_PROPOSALS, max(FEWEST_PROPOSALS, 2 * len(pivots)), max(LEAST_PROPOSALS, 2 * n_wanted)
-    )
+    n_proposals = _n_proposals(len(pivots), n_wanted)
     proposals = draw(residuals, gram.weights, n_proposals, rng)
     K, diagonal = gram.values(proposals, pivots.indices)
     thresholds = rng.random(n_proposals) * residuals[proposals]
     return _accepted(pivots, proposals, K, diagonal, np.maximum(thresholds, tolerance), n_landmarks)
+
+
+def _n_proposals(n_pivots: int, n_wanted: int) -> int:
+    return min(MOST_PROPOSALS, max(FEWEST_PROPOSALS, 2 * n_pivots), max(LEAST_PROPOSALS, 2 * n_wanted))
+
+
+def expected_rounds(n_landmarks: int) -> list[int]:
+    """For each round that choosing so many landmarks is likely to take, the pivots that it begins with."""
+    begun, n_pivots = [], 0
+    while n_pivots < n_landmarks:
+        begun.append(n_pivots)
+        n_pivots += int(USUAL_SHARE * _n_proposals(n_pivots, n_landmarks - n_pivots))
+    return begun
 
 
 def _accepted(

@@ -16,6 +16,7 @@ from kpca_stream.numerics.footprint import IMPORT_BYTES, PARSER_BYTES
 from kpca_stream.signals import undisturbed
 from kpca_stream.stages.scoring import Examined, Known, PartResult, Written, examine, write_part
 from kpca_stream.storage.basis import BasisAddress
+from kpca_stream.storage.carried import check_types
 from kpca_stream.storage.deliveries import Delivery
 from kpca_stream.storage.ledger import Entry, ScoredPart
 from kpca_stream.storage.scores import Label, part_name
@@ -184,11 +185,21 @@ class Batch:
     def _finish(self, work: Work, found: list[PartResult | DataError]) -> None:
         whole = [result for result in found if isinstance(result, PartResult)]
         fault = next((result for result in found if isinstance(result, DataError)), None)
+        fault = fault or self._disagreement(work, whole)
         if fault is None:
             self._enter(work, whole)
             return
         self.shelf.discard(self._aside(work, start) for start, _ in work.bounds)
         self._set_aside(work.delivery, work.before, fault)
+
+    def _disagreement(self, work: Work, results: Sequence[PartResult]) -> DataError | None:
+        """Why what a file carries through would not make one table with what was entered before."""
+        try:
+            for types in (result.types for result in results if result.types):
+                check_types(types, self.shelf.ledger.agreed(types), work.delivery.name)
+        except DataError as error:
+            return error
+        return None
 
     def _enter(self, work: Work, results: list[PartResult]) -> None:
         parts = tuple(
@@ -214,7 +225,8 @@ class Batch:
     def _set_aside(self, delivery: Delivery, entry: Entry | None, fault: ConfigError | DataError) -> None:
         if self.is_strict or self.asked.on_bad == "error":
             raise fault
-        self.reporter.note(f"set aside: {fault}")
+        if entry is None or entry.fault != str(fault):
+            self.reporter.note(f"set aside: {fault}")
         self._write(delivery, entry, () if entry is None else entry.parts, fault=str(fault))
 
     def _write(

@@ -17,6 +17,8 @@ from kpca_stream.storage.deliveries import Delivery
 from kpca_stream.storage.ledger import Entry, ScoredPart
 from kpca_stream.storage.located import tell
 
+QUIET_SECONDS = 1.0
+
 
 @dataclass
 class Done:
@@ -68,6 +70,7 @@ class Heart:
     gauges: dict[str, Any]
     port: int | None = None
     started: float = field(default_factory=time.time)
+    told: tuple[str, float] = ("", 0.0)
 
     @classmethod
     @contextmanager
@@ -84,8 +87,14 @@ class Heart:
             yield cls(place, model, done, gauges, port)
 
     def beat(self, state: str, waiting: int) -> None:
-        """Tell that the scorer lives: what it does, and how many files wait for it."""
+        """Tell that the scorer lives: what it does, and how many files wait for it.
+
+        That it goes on with the same is told once a second, since each time may be a request.
+        """
         now = time.time()
+        if state == "scoring" == self.told[0] and 0 <= now - self.told[1] < QUIET_SECONDS:
+            return
+        self.told = state, now
         numbers = {
             **asdict(self.done),
             "waiting": waiting,

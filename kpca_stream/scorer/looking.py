@@ -33,6 +33,8 @@ BATCH_FILES = 64
 BATCH_BYTES = 2**28
 LISTED = 20
 """Files named in a summary."""
+RETRY_SECONDS = 600.0
+"""After which a file set aside is looked into again, by one who follows: what was wrong may have passed."""
 PATIENCE = 0.5
 """Seconds between two looks at what others have in hand."""
 
@@ -47,6 +49,7 @@ class Mark:
     n_rows: int
     n_novel: int
     fault: str | None
+    at: float
     is_mixed: bool = False
 
     @classmethod
@@ -54,7 +57,14 @@ class Mark:
         """The mark of an entry."""
         is_mixed = entry.fault is None and any(part.fit != entry.fit for part in entry.parts)
         return cls(
-            entry.stamp, entry.fit, len(entry.parts), entry.n_rows, entry.n_novel, entry.fault, is_mixed
+            stamp=entry.stamp,
+            fit=entry.fit,
+            n_parts=len(entry.parts),
+            n_rows=entry.n_rows,
+            n_novel=entry.n_novel,
+            fault=entry.fault,
+            at=entry.at,
+            is_mixed=is_mixed,
         )
 
 
@@ -217,6 +227,8 @@ class Scorer:
             if entry is None or entry.fault is not None or not entry.is_settled:
                 return False
             mark = self.marks[delivery.name] = Mark.of(entry)
+        if mark.fault is not None and time.time() - mark.at > RETRY_SECONDS:
+            return False
         is_current = (mark.fit == self.model.fit and not mark.is_mixed) or (
             self.asked.on_new_version == "keep" and not mark.fault
         )
@@ -287,7 +299,9 @@ def _shelf(config: Config, asked: Score) -> Shelf:
         "model": config.name,
         "input": place.rstrip("/") if is_address(place) else str(Path(place).absolute()),
         "rows": asked.input.rows,
-        "columns carried": list(asked.carry),
+        "columns carried": [
+            name if kind == "stored" else f"{name}: {kind}" for name, kind in asked.carry.items()
+        ],
         "format": asked.format,
     }
     output = located(asked.output)

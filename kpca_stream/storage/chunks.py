@@ -6,6 +6,7 @@ other.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from io import FileIO
 from pathlib import Path
@@ -18,7 +19,7 @@ from zarr.storage import LocalStore
 from kpca_stream.addresses import Address
 from kpca_stream.numerics.tiles import Tile
 from kpca_stream.storage.bucket_store import BucketStore
-from kpca_stream.storage.objects import head, opened
+from kpca_stream.storage.objects import opened
 from kpca_stream.storage.outage import told_of
 from kpca_stream.storage.whole import written_whole
 
@@ -72,7 +73,12 @@ class ObjectChunk:
 
     def exists(self) -> bool:
         """See `Chunk`."""
-        return head(self.address) is not None
+        import obstore
+
+        with suppress(FileNotFoundError), told_of(self.address):
+            obstore.head(opened(self.address), self.address.key)
+            return True
+        return False
 
     def read(self, content: Array) -> int | None:
         """See `Chunk`."""

@@ -3,6 +3,7 @@
 ::
 
     scores/_ledger/ledger.json    whose scores these are
+    scores/_ledger/types.json     of the columns carried through, where there are some
     scores/_ledger/0f3a….json     one input file: its stamp, and the parts that hold its rows
     scores/_ledger/locks/0f       in a folder: who has the input files in hand whose keys begin so
 
@@ -17,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,7 @@ from kpca_stream.storage.whole import json_bytes
 FORMAT_VERSION = 1
 PREMISES = "ledger.json"
 FOLDER = "_ledger"
+_TYPES = "types.json"
 _STRIPE = 2
 READ_AHEAD = 1024
 
@@ -152,6 +154,8 @@ class Ledger:
             )
         if not self.place.swap(PREMISES, json_bytes(asked), stored):
             self.begin(premises)  # somebody else began it
+        elif (types := self.place.read(_TYPES)) is not None:
+            self.place.swap(_TYPES, json_bytes({}), types)  # they were those of other columns
 
     def read(self, name: str) -> Entry | None:
         """The entry of an input file; None if there is none."""
@@ -166,7 +170,7 @@ class Ledger:
     def entries(self) -> Iterator[Entry]:
         """All entries, in no order that means anything."""
         keys = sorted(self.place.names(""))
-        return self._read([key for key in keys if key.endswith(".json") and key != PREMISES])
+        return self._read([key for key in keys if key.endswith(".json") and key not in {PREMISES, _TYPES}])
 
     def _read(self, keys: Sequence[str]) -> Iterator[Entry]:
         with ThreadPoolExecutor(self.at_once) as pool:
@@ -181,6 +185,15 @@ class Ledger:
         expected, stored = None if over is None else over.stored, _bytes(entry)
         is_there = self.place.swap(_key(entry.name), stored, expected)
         return replace(entry, stored=stored) if is_there else None
+
+    def agreed(self, types: Mapping[str, str]) -> dict[str, str]:
+        """The types of the columns carried through: those entered first, with `types` for what is new."""
+        while True:
+            stored = self.place.read(_TYPES)
+            known = {} if stored is None else self._object(_TYPES, stored)
+            if types.keys() <= known.keys():
+                return known
+            self.place.swap(_TYPES, json_bytes({**types, **known}), stored)
 
     @contextmanager
     def claimed(self, names: Iterable[str]) -> Iterator[frozenset[str]]:

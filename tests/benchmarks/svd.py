@@ -1,8 +1,9 @@
 """SVD: clusters, n = 20,000, beside Dask's `svd_compressed` on the centred matrix.
 
 ``python -m tests.benchmarks.svd``. Dask gets the centred matrix ready in memory; the time to make it ("made")
-does not count, where that of the package counts from the rows. The peer is the first number of power
-iterations at which Dask's residual is as small as the package's.
+does not count in the first figure, where that of the package counts from the rows; in the second one both
+begin with the rows. The peer is the first number of power iterations at which Dask's residual is as small as
+the package's.
 """
 
 from __future__ import annotations
@@ -30,10 +31,15 @@ def answer(*, quick: bool) -> Answer:
     ours = results.pop("kpca_stream")
     good = [name for name in peers if median_of(results[name], "residual") <= median_of(ours, "residual")]
     name = good[0] if good else list(peers)[-1]
-    ratio = median_of(ours, "seconds") / median_of(results[name], "seconds")
+    seconds, given = median_of(ours, "seconds"), median_of(results[name], "seconds")
+    from_rows = given + median_of(results[name], "made")
     rows: list[dict[str, Any]] = [{**row("kpca_stream", ours), "made": "-"}]
     rows += [{**row(peer, found), "made": median_of(found, "made")} for peer, found in results.items()]
-    return Answer(rows, [Figure(f"time / {name}", ratio, 0.25)])
+    figures = [
+        Figure(f"time / {name}, its matrix given", seconds / given, 0.25),
+        Figure(f"time / {name}, both from the rows", seconds / from_rows, 0.25),
+    ]
+    return Answer(rows, figures)
 
 
 QUESTION = Question("SVD: clusters, n = 20,000, d = 50, k = 10, beside Dask's svd_compressed", answer)

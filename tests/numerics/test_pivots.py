@@ -24,7 +24,7 @@ from kpca_stream.numerics.kernels import (
     Preparation,
     Rbf,
 )
-from kpca_stream.numerics.pivots import draw
+from kpca_stream.numerics.pivots import draw, expected_rounds
 from kpca_stream.numerics.pool import rpcholesky
 
 Array = NDArray[Any]
@@ -144,6 +144,18 @@ def test_zero_rows_have_one_landmark(name: str) -> None:
     found = rpcholesky(KERNELS[name][0], np.zeros((30, 4)), 10, 0)
     assert found.indices.tolist() == [0]
     assert found.curve.at(1) == 0
+
+
+@pytest.mark.parametrize("n_landmarks", [1, 60, 300, 1000])
+@pytest.mark.parametrize("n_features", [5, 20])
+def test_rounds_are_foreseen(n_landmarks: int, n_features: int) -> None:
+    """Choosing takes half to twice as many rounds as are expected."""
+    X = np.random.default_rng(2).standard_normal((4000, n_features))
+    kernel = Rbf(Preparation(), 1 / n_features)
+    found = rpcholesky(kernel, X, n_landmarks, seed=0)
+    assert len(found.indices) == n_landmarks
+    expected = len(expected_rounds(n_landmarks))
+    assert expected / 2 <= found.n_rounds <= 2 * expected
 
 
 def test_the_first_landmark_is_drawn_by_the_diagonal() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice, takewhile
 from pathlib import Path
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.stages.scoring.block import score_block, step_rows
 from kpca_stream.storage.basis import Basis, BasisAddress
+from kpca_stream.storage.carried import of_one_kind, types_of
 from kpca_stream.storage.rows import ArrayRows
 from kpca_stream.storage.scores import Label, PartWriter, Target
 from kpca_stream.storage.source import Source, open_source
@@ -67,11 +68,15 @@ def open_like(
 
 
 class PartResult(NamedTuple):
-    """What became of one part; `content` is the digest of its rows, the same for every format."""
+    """What became of one part; `content` is the digest of its rows, the same for every format.
+
+    `types` are those of the columns carried through that hold anything.
+    """
 
     n_rows: int
     n_novel: int
     content: str
+    types: dict[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,13 +86,13 @@ class Written:
     Parameters
     ----------
     label : Label
-    carry : tuple of str
-        Names of columns that are carried through.
+    carry : mapping of str
+        The columns that are carried through, and what each is made (see `KINDS`).
     on_missing : {"error", "drop"}
     """
 
     label: Label
-    carry: tuple[str, ...] = ()
+    carry: Mapping[str, str] = field(default_factory=dict)
     on_missing: str = "error"
 
 
@@ -100,6 +105,7 @@ def write_part(
     An error in the data is returned, so that the first in the order of parts is raised.
     """
     n_rows = n_novel = 0
+    types: dict[str, str] = {}
     digest = _Digest()
     basis = address.open()  # its faults are not the file's
     try:
@@ -114,9 +120,10 @@ def write_part(
                 writer.write(positions + first_row, *scores, carried and carried.filter(kept))
                 n_rows += int(kept.sum())
                 n_novel += int(scores.novelty.sum())
+                types |= types_of(carried) if carried else {}
     except DataError as error:
         return error
-    return PartResult(n_rows, n_novel, digest.text())
+    return PartResult(n_rows, n_novel, digest.text(), types)
 
 
 class Known(NamedTuple):
@@ -139,7 +146,7 @@ def examine(
     path: str,
     rows: str | None,
     known: tuple[Known, ...],
-    carry: tuple[str, ...],
+    carry: Mapping[str, str],
     chosen: bool,  # noqa: FBT001  a task's arguments have no names
 ) -> Examined | ConfigError | DataError:
     """The task: open an input file (see `open_like`) and compare its rows with what is known of them.
@@ -148,7 +155,7 @@ def examine(
     """
     basis = address.open()  # its faults are not the file's
     try:
-        source = open_like(path, rows, basis, chosen=chosen, carry=carry)
+        source = open_like(path, rows, basis, chosen=chosen, carry=tuple(carry))
         n_same = sum(1 for _ in takewhile(lambda part: _is_same(source, part, carry), known))
     except (ConfigError, DataError) as error:
         return error
@@ -157,7 +164,7 @@ def examine(
     return Examined(source, n_same)
 
 
-def _is_same(source: Source, part: Known, carry: Sequence[str]) -> bool:
+def _is_same(source: Source, part: Known, carry: Mapping[str, str]) -> bool:
     if part.stop > source.n_samples:
         return False
     digest = _Digest()
@@ -188,7 +195,7 @@ class _Digest:
         return self.hash.hexdigest()
 
 
-def _blocks(source: Source, carry: Sequence[str] = ()) -> Iterator[tuple[int, Array, pa.Table | None]]:
+def _blocks(source: Source, carry: Mapping[str, str]) -> Iterator[tuple[int, Array, pa.Table | None]]:
     """The rows of `source` in blocks, each with the position of its first, and what is carried through."""
     first, step = 0, step_rows(source.n_features)
     blocks = source.blocks(0, source.n_samples)
@@ -204,9 +211,9 @@ def _blocks(source: Source, carry: Sequence[str] = ()) -> Iterator[tuple[int, Ar
 class _Labels:
     """Columns of any type, a given number of rows at a time."""
 
-    def __init__(self, source: Source, carry: Sequence[str]) -> None:
+    def __init__(self, source: Source, carry: Mapping[str, str]) -> None:
         self.name, self.carry = source.name, carry
-        self.pieces = source.carried(0, source.n_samples, carry) if carry else iter(())
+        self.pieces = source.carried(0, source.n_samples, tuple(carry)) if carry else iter(())
         self.held = pa.table({})
 
     def take(self, n_rows: int) -> pa.Table | None:
@@ -220,18 +227,7 @@ class _Labels:
             more = pa.Table.from_batches([batch])
             self.held = pa.concat_tables([self.held, more]) if self.held.num_columns else more
         taken, self.held = self.held.slice(0, n_rows), self.held.slice(n_rows)
-        return taken.cast(pa.schema([field.with_type(_plain(field.type)) for field in taken.schema]))
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """The one of its kind, so that parts of files that differ in widths can be read as one table."""
-    if pa.types.is_integer(kind) and kind != pa.uint64():
-        return pa.int64()
-    if pa.types.is_floating(kind):
-        return pa.float64()
-    is_text = pa.types.is_null(kind) or pa.types.is_large_string(kind) or kind == pa.string_view()
-    is_text |= pa.types.is_dictionary(kind) and kind.value_type in (pa.string(), pa.large_string())
-    return pa.string() if is_text else kind
+        return of_one_kind(taken, self.carry, self.name)
 
 
 def _locate(source: Source, positions: Array, row: int) -> str:
