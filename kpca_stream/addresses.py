@@ -100,7 +100,8 @@ def address_problem(text: str) -> str | None:
     if match is not None and "@" in text and not _BUCKET.fullmatch(match["bucket"]):
         return (
             f"{match['scheme']}://…@{text.rpartition('@')[2]}: got a name or password before @, expected "
-            "none in an address; credentials come from the environment, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            "none in an address; credentials come from the environment, such as AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY"
         )
     if match is None or match["scheme"].lower() not in SCHEMES or not _BUCKET.fullmatch(match["bucket"]):
         return f"{text}: not an address of a bucket, expected such as s3://bucket/models"
