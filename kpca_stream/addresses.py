@@ -97,11 +97,11 @@ def located(place: str | Location) -> Location:
 def address_problem(text: str) -> str | None:
     """What is wrong with the address `text`, on one line that holds no password; None where nothing is."""
     match = _SHAPE.fullmatch(text)
-    if match is not None and "@" in match["bucket"]:
-        shown = f"{match['scheme']}://…@{match['bucket'].rpartition('@')[2]}/{match['key']}"
+    if match is not None and "@" in text and not _BUCKET.fullmatch(match["bucket"]):
         return (
-            f"{shown}: got a name or password before @, expected none in an address; "
-            "credentials come from the environment, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            f"{match['scheme']}://…@{text.rpartition('@')[2]}: got a name or password before @, expected "
+            "none in an address; credentials come from the environment, such as AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY"
         )
     if match is None or match["scheme"].lower() not in SCHEMES or not _BUCKET.fullmatch(match["bucket"]):
         return f"{text}: not an address of a bucket, expected such as s3://bucket/models"

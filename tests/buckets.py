@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 from urllib.request import Request, urlopen
 
 import pytest
@@ -54,6 +54,12 @@ class Buckets:
         name = name or f"kpca-{uuid.uuid4().hex[:12]}"
         urlopen(Request(f"{self.endpoint}/{name}", method="PUT", headers=_signed())).close()  # noqa: S310
         return name
+
+    def put(self, bucket: str, key: str, data: bytes) -> None:
+        """An object of any key, as another program puts it."""
+        place = f"{self.endpoint}/{bucket.removeprefix('s3://')}/{quote(key)}"
+        headers = _signed() | {"Content-Type": "application/octet-stream"}
+        urlopen(Request(place, data=data, method="PUT", headers=headers)).close()  # noqa: S310
 
     def fail(self, failing: float = 0, lost: float = 0, stalling: float = 0, seed: int = 0) -> None:
         """From now on these shares of requests are refused, done without an answer, and late."""

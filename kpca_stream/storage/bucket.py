@@ -28,7 +28,7 @@ from kpca_stream.storage import objects
 from kpca_stream.storage.objects import Entry
 from kpca_stream.storage.whole import LEFTOVER_SECONDS
 
-CLAIM, HELD, GOING = ".claim", ".held-", ".going-"
+CLAIM, HELD, GOING, PROBE = ".claim", ".held-", ".going-", ".now-"
 CLOSING = "manifest.json"
 """What is put last, and removed first."""
 SENT_AT_ONCE = 4
@@ -96,7 +96,9 @@ class Bucket:
         for name in objects.names(self.address / key):
             tree = self.address / key / name
             entries = {entry.key: entry for entry in objects.tree(tree)}
-            now = self._now(tree) if entries else 0.0
+            if CLOSING in entries and not any(map(_is_mark, entries)):
+                continue
+            now = self._now(tree)
             if CLOSING in entries:
                 old = (key for key, entry in entries.items() if now - entry.modified > PATIENCE_SECONDS)
                 objects.delete(*(tree / key for key in old if _is_mark(key)))
@@ -120,7 +122,7 @@ class Bucket:
 
     def _now(self, tree: Address) -> float:
         """By the store's clock."""
-        probe = tree / f"{HELD}{uuid.uuid4().hex}"
+        probe = tree / f"{PROBE}{uuid.uuid4().hex}"
         objects.put(probe, b"")
         entry = objects.head(probe)
         objects.delete(probe)
@@ -157,7 +159,7 @@ def _is_marked(tree: Address, kind: str, own: Address) -> bool:
 
 
 def _is_mark(key: str) -> bool:
-    return key.startswith((HELD, GOING))
+    return key.startswith((HELD, GOING, PROBE))
 
 
 def _is_gone(entries: dict[str, Entry], now: float) -> bool:

@@ -147,8 +147,8 @@ def names(address: Address) -> list[str]:
     obstore = _library(address)
     with told_of(address):
         listed = obstore.list_with_delimiter(opened(address), address.key or None)
-    found = (*listed["common_prefixes"], *(entry["path"] for entry in listed["objects"]))
-    return sorted({path.rpartition("/")[2] for path in found})
+    found = {*listed["common_prefixes"], *(entry["path"] for entry in listed["objects"])}
+    return sorted(path.rpartition("/")[2] for path in found - {address.key})  # a console's mark of a folder
 
 
 def tree(address: Address) -> Iterator[Entry]:
@@ -158,7 +158,8 @@ def tree(address: Address) -> Iterator[Entry]:
     with told_of(address):
         for batch in obstore.list(opened(address), address.key or None):
             for meta in batch:
-                yield _entry(meta, meta["path"].removeprefix(below))
+                if meta["path"] != address.key:
+                    yield _entry(meta, meta["path"].removeprefix(below))
 
 
 def delete(*addresses: Address) -> None:

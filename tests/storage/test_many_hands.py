@@ -42,7 +42,7 @@ print(len(seen), len(set(seen)), min(seen), seen[-1])
 
 @anywhere
 @pytest.mark.slow
-def test_readers_see_one_whole_version_during_50_promotions(
+def test_readers_see_one_whole_version_during_many_promotions(
     registry: Registry, tmp_path: Path, models: str
 ) -> None:
     """Four processes that open the champion in a loop see no mixture and never nothing, while versions go."""
@@ -56,18 +56,19 @@ def test_readers_see_one_whole_version_during_50_promotions(
     ]
     assert [reader.stdout.readline() for reader in readers if reader.stdout] == ["ready\n"] * 4
     removed = []
-    for _ in range(50):
+    n_promotions, patience = (50, 0.2) if isinstance(registry.folder, Path) else (15, 3)
+    for _ in range(n_promotions):
         registry.promote(publish(registry))
         removed += collect(registry, Retention(keep=1, age=0.5)).removed
-    time.sleep(0.2)
+    time.sleep(patience)  # so that each opens the last one
     stop.touch()
     told = [reader.communicate(timeout=60) for reader in readers]
     assert [(reader.returncode, errors) for reader, (_, errors) in zip(readers, told, strict=True)] == [
         (0, "")
     ] * 4
     seen = [[int(word) for word in out.split()] for out, _ in told]
-    assert all(distinct > 3 and last == 53 for _, distinct, _, last in seen)
-    assert len(removed) > 10
+    assert all(distinct > 3 and last == 3 + n_promotions for _, distinct, _, last in seen)
+    assert len(removed) > n_promotions / 5
 
 
 PROMOTE = """

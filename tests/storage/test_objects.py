@@ -44,10 +44,11 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 
 def test_a_password_in_an_address_is_refused_and_not_told() -> None:
     """An address with a name and a password is refused by a message that holds neither."""
-    with pytest.raises(ConfigError, match="come from the environment") as caught:
-        Address.parse("s3://someone:hunter2@bucket/x")
-    assert "hunter2" not in str(caught.value)
-    assert "someone" not in str(caught.value)
+    for text in ("s3://someone:hunter2@bucket/x", "s3://someone:hunter2/3@bucket/x", "s3://hunter2@bucket"):
+        with pytest.raises(ConfigError, match="come from the environment") as caught:
+            Address.parse(text)
+        assert "hunter2" not in str(caught.value)
+        assert "someone" not in str(caught.value)
 
 
 def test_objects_are_put_read_listed_and_removed(root: Address) -> None:

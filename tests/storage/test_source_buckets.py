@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -19,6 +21,7 @@ from pyarrow import feather
 from kpca_stream.addresses import Address
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.storage import objects
+from kpca_stream.storage.located import zarr_store
 from kpca_stream.storage.source import Source, open_source
 
 N_ROWS, N_COLUMNS = 3000, 3
@@ -122,6 +125,43 @@ def test_a_folder_of_files_is_one_source(tmp_path: Path, bucket: str) -> None:
     send(tmp_path / "x.parquet", root / "e.csv")
     with pytest.raises(DataError, match="files of one kind"):
         open_source(str(root))
+
+
+@pytest.mark.parametrize("name", ["a b", "é", "a%20b", "a#b", "a+b=c&d", "a[1]", "q?v", "back\\slash", "a:b"])
+def test_a_key_may_hold_what_it_wants(name: str, bucket: str, buckets: Buckets) -> None:
+    """Objects that another program put are found by their names, also beside a console's mark of a folder."""
+    file = io.BytesIO()
+    np.save(file, X)
+    buckets.put(bucket, f"in/{name}.npy", file.getvalue())
+    buckets.put(bucket, "in/", b"")
+    source = open_source(f"{bucket}/in")
+    assert [part.name for part in source.parts()] == [f"{name}.npy"]
+    assert np.array_equal(rows_of(source), X)
+    assert open_source(f"{bucket}/in/{name}.npy").n_samples == N_ROWS
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {"zarr_format": 2},
+        {"shards": (1400, N_COLUMNS)},
+        {"chunk_key_encoding": {"name": "default", "separator": "."}},
+    ],
+)
+def test_arrays_of_each_layout_are_watched(layout: dict[str, Any], bucket: str) -> None:
+    """Whatever the keys of its chunks, an array of which one was written again is refused."""
+    address = Address.parse(bucket) / "x.zarr"
+    store = zarr_store(address, read_only=False)
+    array = zarr.create_array(
+        store, name="x.zarr", shape=X.shape, chunks=(700, N_COLUMNS), dtype="f4", **layout
+    )
+    array[:] = X
+    source = open_source(str(address))
+    assert np.array_equal(rows_of(source), X)
+    array[2000] = 0
+    assert open_source(str(address)).parts() != source.parts()
+    with pytest.raises(DataError, match="changed since it was opened"):
+        rows_of(source)
 
 
 def test_a_dataset_is_chosen_in_a_file_in_a_bucket(tmp_path: Path, bucket: str) -> None:

@@ -44,7 +44,8 @@ def tagged(tag: int) -> Basis:
 
 def publish(registry: Registry) -> int:
     """The next version, which tells its own number."""
-    tag = max(registry.versions(), default=0) + 1
+    taken = (int(name) for name in registry.place.names("versions") if name.isdecimal())
+    tag = max(taken, default=0) + 1
     return registry.publish(tagged(tag), lambda number: {"fit": str(number), "tag": tag})
 
 
