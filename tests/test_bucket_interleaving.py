@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kpca_stream.addresses import Address
@@ -17,7 +18,7 @@ from kpca_stream.scorer import Scorer
 from kpca_stream.storage import bucket_shelf, objects
 from kpca_stream.storage.whole import remove
 from kpca_stream.telemetry import silent
-from tests.jobs import configured
+from tests.jobs import configured, contents
 from tests.scorings import KINDS, X, as_csv, fitted, scoring
 from tests.test_bucket_scorer import check_bucket, held, sent
 
@@ -163,3 +164,31 @@ def test_an_outage_before_any_request(folder: Path, bucket: str, kind: str) -> N
         assert not any(b'"fault": "' in data for key, data in held(place).items() if "_ledger" in key)
     assert found is not None
     assert (request > 10, found.n_rows) == (True, 9)
+
+
+@pytest.mark.parametrize("end", [Death, BusyError])
+def test_a_fit_that_ends_before_any_request(tmp_path: Path, bucket: str, end: type[BaseException]) -> None:
+    """Whichever request of a fit is its last one, the next one finds its tiles, and ends with the same bits."""
+    np.save(tmp_path / "train.npy", X)
+    basic = {"score": None, "gram.tile_rows": 128}
+    expected = fit_config(configured(tmp_path, basic), silent())
+    tiles = contents(tmp_path / "gram.zarr" / "tiles")
+
+    def stop() -> None:
+        raise end("here")
+
+    for request in itertools.count(1):
+        place, work = f"{bucket}/{request}.zarr", tmp_path / f"{request}"
+        changes = {"gram.path": place, "gram.work": str(work / "w"), "models.path": str(work / "m")}
+        config = configured(tmp_path, basic | changes)
+        with before(request, stop) as count, suppress(end):
+            fit_config(config, silent())
+        there = sum(key.startswith("tiles/c/") for key in held(place))
+        if len(count) < request:
+            break
+        found = fit_config(config, silent())
+        assert (found.tiles_found, found.tiles_made) == (there, expected.n_tiles - there)
+        assert (found.eigenvalues, found.residual_norms) == (expected.eigenvalues, expected.residual_norms)
+        named = {key: data for key, data in held(place).items() if key != "zarr.json"}
+        assert named == {f"tiles/{key}": data for key, data in tiles.items()}
+    assert request > 20

@@ -18,8 +18,8 @@ from zarr.storage import LocalStore
 
 from kpca_stream.addresses import Address
 from kpca_stream.numerics.tiles import Tile
+from kpca_stream.storage import objects
 from kpca_stream.storage.bucket_store import BucketStore
-from kpca_stream.storage.objects import opened
 from kpca_stream.storage.outage import told_of
 from kpca_stream.storage.whole import written_whole
 
@@ -76,7 +76,7 @@ class ObjectChunk:
         import obstore
 
         with suppress(FileNotFoundError), told_of(self.address):
-            obstore.head(opened(self.address), self.address.key)
+            obstore.head(objects.opened(self.address), self.address.key)
             return True
         return False
 
@@ -87,7 +87,7 @@ class ObjectChunk:
         view, n_read = content.data, 0
         try:
             with told_of(self.address):
-                for piece in obstore.get(opened(self.address), self.address.key):
+                for piece in obstore.get(objects.opened(self.address), self.address.key):
                     part = memoryview(piece)[: len(view) - n_read]
                     view[n_read : n_read + len(part)] = part
                     n_read += len(part)
@@ -101,7 +101,7 @@ class ObjectChunk:
 
         content = b"".join((values.data.cast("B"), checksum))
         with told_of(self.address):
-            obstore.put(opened(self.address), self.address.key, content, use_multipart=False)
+            obstore.put(objects.opened(self.address), self.address.key, content, use_multipart=False)
 
 
 def chunk_of(tiles: zarr.Array[Any], tile: Tile) -> Chunk | None:
