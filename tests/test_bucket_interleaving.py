@@ -168,7 +168,7 @@ def test_an_outage_before_any_request(folder: Path, bucket: str, kind: str) -> N
 
 @pytest.mark.parametrize("end", [Death, BusyError])
 def test_a_fit_that_ends_before_any_request(tmp_path: Path, bucket: str, end: type[BaseException]) -> None:
-    """Whichever request of a fit is its last one, the next one finds its tiles, and ends with the same bits."""
+    """Whichever request of a fit is its last, the next one finds its tiles, and ends with the same bits."""
     np.save(tmp_path / "train.npy", X)
     basic = {"score": None, "gram.tile_rows": 128}
     expected = fit_config(configured(tmp_path, basic), silent())
