@@ -12,7 +12,7 @@ from tests.disturb import write_yaml
 from tests.memory import result_and_peak
 from tests.report.pages import rows
 
-FEW, MANY = 200_000, 1_000_000
+FEW, MANY = 200_000, 1_600_000
 LIMIT = 2_000_000
 
 
@@ -42,7 +42,7 @@ def reported(folder: Path, n_rows: int) -> Cost:
 
 @pytest.mark.slow
 def test_a_report_of_many_rows_is_as_small_as_one_of_few(tmp_path: Path) -> None:
-    """Five times the rows take hardly more bytes of page and of memory, and the page stays below 2 MB."""
+    """Eight times the rows take hardly more bytes of page and of memory, and the page stays below 2 MB."""
     (tmp_path / "few").mkdir()
     (tmp_path / "many").mkdir()
     few, many = reported(tmp_path / "few", FEW), reported(tmp_path / "many", MANY)
@@ -51,5 +51,5 @@ def test_a_report_of_many_rows_is_as_small_as_one_of_few(tmp_path: Path) -> None
     )
     assert many.n_bytes < LIMIT
     assert many.n_bytes < 1.3 * few.n_bytes
-    # Scores, errors and T² of the rows that are more are 51 MB.
-    assert many.peak < few.peak + 25e6
+    # Scores, errors and T² of the rows that are more are 90 MB.
+    assert many.peak < few.peak + 45e6
