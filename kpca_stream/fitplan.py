@@ -275,6 +275,8 @@ class FitPlan:
     def _memory_remedy(self) -> str:
         name = self.settings.wording
         limit = name("memory_limit")
+        if self.method == "nystrom":
+            return f"raise {limit}, or ask for fewer landmarks ({name('n_landmarks')})"
         if self.method == "dense":
             return f"set {name('method', 'lanczos')} with a number of components, or raise {limit}"
         if self.storage == "memory":

@@ -157,6 +157,11 @@ def _registry(path: str, settings: tuple[str, ...]) -> Registry:
     from kpca_stream import model_versions
     from kpca_stream.errors import ConfigError
 
+    if not Path(path).exists() and Path(path).suffix not in (".yaml", ".yml"):
+        raise ConfigError(
+            f"{path}: no such folder, expected that of a model, or a configuration; correct the path, or "
+            "publish a first version: kpca-stream fit CONFIG"
+        )
     if not Path(path).is_dir():
         config = _load(path, settings)
         return model_versions.model_at(Path(config.models.path) / config.name)

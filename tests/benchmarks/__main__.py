@@ -32,6 +32,7 @@ NAMES = (
     "scoring",
     "novelty",
     "turbidity",
+    "page",
     "china",
     "year",
 )
