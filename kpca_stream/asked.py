@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from kpca_stream import passes
+from kpca_stream.addresses import Address
 from kpca_stream.cluster import connect_as, forecast_workers, return_freed_memory
 from kpca_stream.config import Config
 from kpca_stream.fitsettings import FitSettings
@@ -34,6 +35,7 @@ def settings_of(config: Config) -> FitSettings:
         tol=solver.tol,
         max_passes=solver.max_passes,
         storage=gram.storage,
+        tiles_in_bucket=gram.is_in_bucket,
         tile_rows=None if gram.tile_rows == "auto" else gram.tile_rows,
         checkpoint_seconds=gram.checkpoint_seconds,
         memory_limit=config.limits.memory,
@@ -60,9 +62,14 @@ def check_function(config: Config) -> None:
         make_kernel(_kernel_spec(config), Preparation(), gamma=0.0)
 
 
+def tiles_of(config: Config) -> Address | None:
+    """The bucket that the tiles are to lie in; None where they lie in the run's own folder."""
+    return Address.parse(config.gram.path) if config.gram.is_in_bucket else None
+
+
 def registry_of(config: Config) -> Registry:
     """The versions of the configured model."""
-    return Registry.of(Path(config.models.path), config.name)
+    return Registry.of(config.models.path, config.name)
 
 
 def training_source(config: Config) -> Source:

@@ -11,8 +11,8 @@ import numpy as np
 from kpca_stream.approximation import drawn_rows, most_landmarks
 from kpca_stream.fitsettings import FitSettings
 from kpca_stream.numerics import footprint, movement
-from kpca_stream.numerics.cost import Circumstances, Cost, cost, scoring_seconds
-from kpca_stream.numerics.forecast import READ_BYTES_PER_SECOND, Shape
+from kpca_stream.numerics.cost import Circumstances, Cost, cost, reading_rate, scoring_seconds
+from kpca_stream.numerics.forecast import Shape
 from kpca_stream.numerics.landmark_costs import cost_of_landmarks
 from kpca_stream.numerics.movement import Movement
 from kpca_stream.numerics.rowcut import RowCut
@@ -115,6 +115,7 @@ class FitPlan:
                 merging_bytes=self._merging_bytes,
                 stored_itemsize=self.row_itemsize if self._stores_rows else 0,
                 with_store=self.with_store,
+                in_bucket=self.settings.tiles_in_bucket,
             ),
         )
 
@@ -176,10 +177,20 @@ class FitPlan:
         return footprint.basis_on_disk(self.shape, self.n_landmarks, self.row_itemsize, n_sampled=n_sampled)
 
     @property
+    def disk_tiles(self) -> int:
+        """Bytes of tiles on disk."""
+        return 0 if self.settings.tiles_in_bucket else self.forecast.disk_tiles
+
+    @property
+    def bucket_tiles(self) -> int:
+        """Bytes of tiles in an object store."""
+        return self.forecast.disk_tiles - self.disk_tiles
+
+    @property
     def disk_total(self) -> int:
-        """Bytes of the run's store and of the basis."""
+        """Bytes of the run's store on disk and of the basis."""
         f = self.forecast
-        return f.disk_rows + f.disk_tiles + f.disk_vectors + self.disk_basis
+        return f.disk_rows + self.disk_tiles + f.disk_vectors + self.disk_basis
 
     @property
     def storage_reason(self) -> str:
@@ -188,7 +199,8 @@ class FitPlan:
             return ""
         held = self.forecast.memory_tiles
         computed = self.shape.itemsize / self.shape.evaluation_seconds
-        rates = f"a core computes {gib(computed)}/s of them and reads {gib(READ_BYTES_PER_SECOND)}/s"
+        rate = reading_rate(in_bucket=self.settings.tiles_in_bucket)
+        rates = f"a core computes {gib(computed)}/s of them and reads {gib(rate)}/s"
         rest = "are stored" if self.storage == "zarr" else "are computed again in every pass"
         tiles = gib(footprint.tile_bytes(self.grid, self.shape))
         return f"tiles: {gib(held)} of {tiles} in memory, the others {rest}: {rates}"
@@ -243,7 +255,7 @@ class FitPlan:
             excess = f"needs {gib(memory)} of memory, {name('memory_limit')} is {gib(limits.memory_limit)}"
             found.append((excess, self._memory_remedy()))
         if limits.disk_limit is not None and disk > limits.disk_limit:
-            remedy = f"set {name('storage', 'recompute')} or raise" if f.disk_tiles else "raise"
+            remedy = f"set {name('storage', 'recompute')} or raise" if self.disk_tiles else "raise"
             limit = name("disk_limit")
             excess = f"needs {gib(disk)} of disk, {limit} is {gib(limits.disk_limit)}"
             found.append((excess, f"{remedy} {limit}"))

@@ -51,7 +51,8 @@ class FitSettings:
     """How to fit; the meaning of each is that of the configuration's key.
 
     `n_components` None asks for all positive ones. `on_indefinite` "asked" is an error only where the asked
-    components would hold a negative eigenvalue, and a warning elsewhere, as in scikit-learn.
+    components would hold a negative eigenvalue, and a warning elsewhere, as in scikit-learn. With
+    `tiles_in_bucket` tiles that are stored lie in an object store and take no disk.
     """
 
     wording: ClassVar[Wording] = CONFIGURATION
@@ -66,6 +67,7 @@ class FitSettings:
     tol: float = 0.0
     max_passes: int = 50
     storage: Literal["auto", "memory", "zarr", "recompute"] = "auto"
+    tiles_in_bucket: bool = False
     tile_rows: int | None = None
     checkpoint_seconds: float = 60.0
     memory_limit: int = 4 * 2**30

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kpca_stream.addresses import Location, located
 from kpca_stream.approximation import DEFAULT_LANDMARKS, NystromSettings
 from kpca_stream.config import Config, LandmarkRows, LandmarksOf
 from kpca_stream.errors import ConfigError
@@ -34,7 +34,7 @@ def landmark_settings(config: Config) -> NystromSettings:
         n_landmarks=asked.landmarks if isinstance(asked.landmarks, int) else DEFAULT_LANDMARKS,
         method=asked.method,
         given=_given(config, rows) if isinstance(rows, LandmarkRows) else None,
-        like=_basis_to_join(config, Path(other.basis)) if isinstance(other, LandmarksOf) else None,
+        like=_basis_to_join(config, located(other.basis)) if isinstance(other, LandmarksOf) else None,
         residual=asked.residual,
         pool=asked.pool,
         bound=asked.bound,
@@ -49,7 +49,7 @@ def _given(config: Config, asked: LandmarkRows) -> NDArray[Any]:
     return rows[:, 0] if is_matrix else rows
 
 
-def _basis_to_join(config: Config, path: Path) -> Basis:
+def _basis_to_join(config: Config, path: Location) -> Basis:
     """The basis whose landmarks are taken; its kernel and scale are the configured ones."""
     basis = open_basis(path)
     accumulated_of(basis, str(path))
@@ -63,7 +63,7 @@ def _basis_to_join(config: Config, path: Path) -> Basis:
     return basis
 
 
-def _refuse_other_kernel(config: Config, basis: Basis, path: Path) -> None:
+def _refuse_other_kernel(config: Config, basis: Basis, path: Location) -> None:
     """A rule for gamma, or none, takes what the basis has."""
     asked, kernel = config.kernel, basis.kernel
     name = getattr(kernel, "label", kernel.name)

@@ -13,6 +13,7 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
+from kpca_stream.addresses import located
 from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.inputs import array_source, check_matrix, unwrapped
@@ -214,8 +215,8 @@ class FittedBasis:
         return self._basis
 
     def save(self, path: str | Path) -> None:
-        """Write the basis to a new folder `path`."""
-        save_basis(self._basis, Path(path))
+        """Write the basis to a new folder `path`, or to an address in a bucket."""
+        save_basis(self._basis, located(path))
 
     @property
     def _is_precomputed(self) -> bool:
@@ -283,14 +284,14 @@ def load_basis(path: str | Path) -> FittedBasis:
     Parameters
     ----------
     path : str or Path
-        The folder that `save`, ``kpca-stream fit`` or ``run`` wrote.
+        The folder that `save`, ``kpca-stream fit`` or ``run`` wrote, or its address in a bucket.
 
     Raises
     ------
     ConfigError, DataError
         If there is none, or it is damaged or of another format.
     """
-    basis = open_basis(Path(path))
+    basis = open_basis(located(path))
     n_bytes = held_bytes(basis.n_rows, len(basis.columns), basis.n_components)
     return FittedBasis(basis.in_memory() if n_bytes <= IN_MEMORY_BYTES else basis)
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from kpca_stream.addresses import Location, located
 from kpca_stream.aligning import compared, sample_of
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.model_results import (
@@ -23,9 +24,9 @@ from kpca_stream.model_results import (
 )
 from kpca_stream.numerics.alignment import Alignment
 from kpca_stream.storage.basis import Basis
+from kpca_stream.storage.located import is_folder, size_of
 from kpca_stream.storage.registry import CHAMPION, Registry
 from kpca_stream.storage.retention import Retention, collect
-from kpca_stream.storage.whole import folder_size
 
 T = TypeVar("T")
 
@@ -41,7 +42,7 @@ LARGE = {"trained", "refit", "plan"}
 """Records of a re-fit and of what was planned, which `show` prints whole."""
 
 
-def model_at(folder: str | Path) -> Registry:
+def model_at(folder: str | Location) -> Registry:
     """The registry of the model in `folder`, as ``models/digits``.
 
     Raises
@@ -49,9 +50,10 @@ def model_at(folder: str | Path) -> Registry:
     ConfigError
         If there is no model.
     """
-    path = Path(folder)
-    found = Registry.of(path.parent, path.name or path.resolve().name)
-    if not (found.folder / "versions").is_dir():
+    path = located(folder)
+    name = path.name or Path(path).resolve().name if isinstance(path, Path) else path.name
+    found = Registry.of(path.parent, name)
+    if not is_folder(found.folder / "versions"):
         raise ConfigError(f"{path} holds no versions; expected the folder of a model, such as models/digits")
     return found
 
@@ -176,7 +178,7 @@ def _facts(registry: Registry, version: int) -> VersionFacts:
         gamma=_number(summary.get("gamma")),
         eigenvalues=_numbers(summary.get("eigenvalues")),
         explained_variance_ratio=_numbers(summary.get("explained_variance_ratio")),
-        n_bytes=folder_size(registry.basis_path(version).parent),
+        n_bytes=size_of(registry.basis_path(version).parent),
         basis=str(registry.basis_path(version)),
     )
 

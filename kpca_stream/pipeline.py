@@ -12,11 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from kpca_stream import passes
+from kpca_stream.addresses import Location, is_address, located
 from kpca_stream.asked import (
     connected,
     make_importable,
     registry_of,
     settings_of,
+    tiles_of,
     training_source,
     workers_of,
 )
@@ -41,7 +43,9 @@ from kpca_stream.results import (
 )
 from kpca_stream.scorer import Scorer
 from kpca_stream.scorer.batch import PART_ROWS
-from kpca_stream.storage.basis import open_basis, save_basis
+from kpca_stream.storage.basis import open_basis, save_basis, taken
+from kpca_stream.storage.inbox import is_single
+from kpca_stream.storage.located import is_there
 from kpca_stream.storage.opening import occupied
 from kpca_stream.storage.registry import Registry
 from kpca_stream.storage.source import Source, open_source
@@ -134,12 +138,13 @@ def tune_config(config: Config, reporter: Reporter, *, plot: Path | None = None)
     return replace(found, plot=str(plot))
 
 
-def merge_bases(paths: Sequence[Path], into: Path) -> MergeSummary:
+def merge_bases(paths: Sequence[str | Path], into: str | Location) -> MergeSummary:
     """Write the basis of all rows that several Nyström bases of the same landmarks were fitted on."""
-    if into.exists():
-        raise ConfigError(f"{into} exists; a basis is never overwritten: choose another path, or remove it")
+    into = located(into)
+    if is_there(into):
+        raise taken(into)
     make_importable()
-    bases = [open_basis(path) for path in paths]
+    bases = [open_basis(located(path)) for path in paths]
     first = bases[0]
     most = max(basis.n_components for basis in bases)
     settings = FitSettings(n_components=most, quantile=first.thresholds.quantile)
@@ -165,8 +170,8 @@ def _job(config: Config) -> _Job:
 def _fitted(config: Config, job: _Job, reporter: Reporter, *, restart: bool) -> FitSummary:
     began = time.perf_counter()
     settings, source, registry, refusal = job
-    place = Path(config.gram.path)
-    with occupied(place, reporter.note, restart=restart) as store, recorded() as told:
+    place, tiles = Path(config.gram.folder), tiles_of(config)
+    with occupied(place, reporter.note, restart=restart, tiles=tiles) as store, recorded() as told:
         looked = look_at(source, settings, store, reporter, refusal=refusal)
         release_memory()
         name = fit_name(settings, looked, source)
@@ -199,11 +204,18 @@ def _rows_to_score(config: Config) -> tuple[int, int] | None:
     if config.score is None:
         return None
     asked = config.score.input
-    place = Path(asked.path)
-    if asked.path.startswith("sklearn:") or place.is_file() or (place.is_dir() and any(place.iterdir())):
-        n_rows = open_source(asked.path, rows=asked.rows).n_samples
-        return n_rows, max(1, -(-n_rows // (asked.part_rows or PART_ROWS)))
-    return None
+    if not _is_there(asked.path):
+        return None
+    n_rows = open_source(asked.path, rows=asked.rows).n_samples
+    return n_rows, max(1, -(-n_rows // (asked.part_rows or PART_ROWS)))
+
+
+def _is_there(path: str) -> bool:
+    """Whether rows to score are there already; of objects that land, which may be many, nobody asks."""
+    if is_address(path):
+        return is_single(path)
+    place = Path(path)
+    return path.startswith("sklearn:") or place.is_file() or (place.is_dir() and any(place.iterdir()))
 
 
 def _shape(source: Source | None) -> tuple[int, int]:

@@ -95,8 +95,10 @@ def _tiles(
     budget = footprint.tile_budget(
         shape, grid, method, memory_limit=settings.memory_limit, max_columns=max_columns
     )
-    storage = resolved_storage(settings.storage, shape, grid, budget, with_store=with_store)
-    disk = settings.disk_limit if settings.disk_limit is not None else np.inf
+    storage = resolved_storage(
+        settings.storage, shape, grid, budget, with_store=with_store, in_bucket=settings.tiles_in_bucket
+    )
+    disk = np.inf if settings.disk_limit is None or settings.tiles_in_bucket else settings.disk_limit
     if settings.storage == "auto" and storage == "zarr" and footprint.tile_bytes(grid, shape) > disk:
         storage = "recompute"
     if storage == "zarr" and not with_store:

@@ -44,7 +44,7 @@ def settings_digest(settings: FitSettings, source: Source) -> str:
 def _choices(settings: FitSettings) -> tuple[list[Any], dict[str, Any]]:
     """The numbers of the kernel, and all else that a basis depends on, but for landmarks."""
     unlike = {"kernel", "storage", "memory_limit", "disk_limit", "checkpoint_seconds", "merge_duplicates"}
-    unlike |= {"core_hours", "allow_approximate", "nystrom"}
+    unlike |= {"core_hours", "allow_approximate", "nystrom", "tiles_in_bucket"}
     kernel = settings.kernel
     numbers = [kernel.name, kernel.gamma, kernel.degree, kernel.coef0]
     return numbers, {f.name: getattr(settings, f.name) for f in fields(settings) if f.name not in unlike}

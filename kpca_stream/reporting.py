@@ -9,6 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from kpca_stream.addresses import located
 from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.config import Config
 from kpca_stream.config.schema import Report
@@ -22,6 +23,7 @@ from kpca_stream.report.writing import page_of, write_page
 from kpca_stream.results import ReportSummary
 from kpca_stream.stages.scoring import training_scores
 from kpca_stream.storage.basis import Basis, open_basis
+from kpca_stream.storage.located import is_folder
 from kpca_stream.storage.registry import Registry
 from kpca_stream.storage.score_chunks import ZarrPart, zarr_parts
 from kpca_stream.storage.score_parts import ScorePart, score_parts
@@ -48,7 +50,7 @@ def make_report(config: Config, reporter: Reporter) -> ReportSummary:
     check_packages()
     began = time.perf_counter()
     asked = config.report or Report()
-    registry = Registry.of(Path(config.models.path), config.name)
+    registry = Registry.of(config.models.path, config.name)
     version, manifest, basis = registry.opened()
     parts = _parts(config)
     subject = Subject(
@@ -93,10 +95,9 @@ def _manifests(registry: Registry) -> dict[int, dict[str, Any]]:
 
 def _parts(config: Config) -> Sequence[ScorePart | ZarrPart]:
     """Those of the model; none where nothing is scored, or not yet."""
-    if config.score is None or not Path(config.score.output).is_dir():
+    if config.score is None or not is_folder(output := located(config.score.output)):
         return ()
-    output = Path(config.score.output)
-    if config.score.format == "zarr":
+    if config.score.format == "zarr" and isinstance(output, Path):
         return zarr_parts(output / "scores.zarr")
     return score_parts(output, config.name)
 

@@ -178,6 +178,8 @@ class Plan:
     """Of an approximate fit, which has no tiles."""
     disk_rows: int
     disk_tiles: int
+    bucket_tiles: int = 0
+    """In an object store, where `gram.path` is there."""
     disk_vectors: int
     disk_basis: int
     """Of the version that is published."""

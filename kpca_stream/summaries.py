@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 from dask.system import CPU_COUNT
 
+from kpca_stream.addresses import Location
 from kpca_stream.config import Config
 from kpca_stream.fitplan import FitPlan
 from kpca_stream.fitting import Fit
@@ -58,7 +58,7 @@ def fit_summary(
         trace=basis.trace,
         seconds=seconds,
         peak_memory=peak_memory(),
-        store=config.gram.path,
+        store=config.gram.folder,
         basis=str(registry.basis_path(version)),
         version=version,
         model=str(registry.folder),
@@ -68,7 +68,7 @@ def fit_summary(
     )
 
 
-def merge_summary(basis: Basis, paths: Sequence[str], into: Path) -> MergeSummary:
+def merge_summary(basis: Basis, paths: Sequence[str], into: Location) -> MergeSummary:
     """A basis that was merged from several."""
     return MergeSummary(
         merged=tuple(paths),
@@ -109,7 +109,7 @@ def reused_summary(config: Config, registry: Registry, version: int) -> FitSumma
     if stored.get("landmarks") is not None:
         values["landmarks"] = _stored_landmarks(stored["landmarks"])
     here: dict[str, Any] = {
-        "store": config.gram.path,
+        "store": config.gram.folder,
         "basis": str(registry.basis_path(version)),
         "model": str(registry.folder),
     }
@@ -158,7 +158,8 @@ def plan_summary(
         n_landmarks=plan.n_landmarks if plan.method == "nystrom" else None,
         method_reason=plan.method_reason,
         disk_rows=f.disk_rows,
-        disk_tiles=f.disk_tiles,
+        disk_tiles=plan.disk_tiles,
+        bucket_tiles=plan.bucket_tiles,
         disk_vectors=f.disk_vectors,
         disk_basis=plan.disk_basis,
         disk_total=plan.disk_total,

@@ -10,6 +10,7 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
+from kpca_stream.addresses import Address, Location, located
 from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.numerics import forecast as costs
@@ -24,6 +25,7 @@ from kpca_stream.storage import premises
 from kpca_stream.storage.basis import Basis, open_basis
 from kpca_stream.storage.chunked import check_description
 from kpca_stream.storage.layout import TOLERANCE, RunStore
+from kpca_stream.storage.located import is_there
 from kpca_stream.telemetry import Reporter
 
 Array = NDArray[Any]
@@ -33,17 +35,23 @@ FEW_TILES = 300
 """Of as many times more, those that are missing are named one by one."""
 
 
-def verify_store(path: str | Path, reporter: Reporter) -> VerifyReport:
+def verify_store(place: str | Path, reporter: Reporter) -> VerifyReport:
     """Check a run's store or a basis; reads every chunk, and multiplies a basis by its Gram matrix once.
 
     Raises
     ------
     ConfigError
-        If `path` is neither, or is the store of a run that never began.
+        If what is there is neither, or is the store of a run that never began.
     DataError
         If what is there cannot be opened, or holds tiles of which nobody knows the data.
     """
-    path = Path(path)
+    path = located(place)
+    if isinstance(path, Address):
+        if is_there(path / "tiles"):
+            raise ConfigError(
+                f"{path} holds the tiles of a run; give the run's own folder, which knows of them (gram.work)"
+            )
+        return _basis_report(path, reporter)
     if not (path / "zarr.json").exists() and not premises.has_only_begun(path):
         raise ConfigError(
             f"{path} is neither a run's store nor a basis (it has no zarr.json); give the path of one"
@@ -51,9 +59,14 @@ def verify_store(path: str | Path, reporter: Reporter) -> VerifyReport:
     attributes = _attributes(path) if (path / "zarr.json").exists() else set()
     if not attributes:
         raise _unclaimed(path)
-    with single_threaded_blas():
-        if "identity" in attributes:
+    if "identity" in attributes:
+        with single_threaded_blas():
             return VerifyReport(path=str(path), kind="gram", checks=tuple(_gram_checks(path, reporter)))
+    return _basis_report(path, reporter)
+
+
+def _basis_report(path: Location, reporter: Reporter) -> VerifyReport:
+    with single_threaded_blas():
         return VerifyReport(path=str(path), kind="basis", checks=tuple(_basis_checks(path, reporter)))
 
 
@@ -80,13 +93,13 @@ def _attributes(path: Path) -> set[str]:
 
 
 def _gram_checks(path: Path, reporter: Reporter) -> list[Check]:
-    store = RunStore.open(path)
+    store = RunStore.open(path).recorded()
     checks = [_attempted("rows", lambda: _read_rows(store)), *_run_checks(store)]
     tiles = _attempted("tiles", lambda: _description_of_tiles(store))
     if not tiles.ok:
         return [*checks, tiles]
-    found = store.group.get("tiles")
-    if isinstance(found, zarr.Array):
+    found = store.tiles()
+    if found is not None:
         return checks + _tile_checks(store, found, reporter)
     return [*checks, *_attempted_all("means", lambda: _mean_checks(store, None, "float64"))]
 
@@ -108,8 +121,8 @@ def _run_checks(store: RunStore) -> list[Check]:
 
 
 def _description_of_tiles(store: RunStore) -> str:
-    tiles = store.group.get("tiles")
-    if isinstance(tiles, zarr.Array):
+    tiles = store.tiles()
+    if tiles is not None:
         check_description(tiles)
     return str(tiles)
 
@@ -162,7 +175,7 @@ def _weights(store: RunStore, n_samples: int) -> Array:
     return store.values("weights") if "weights" in store.group else np.ones(n_samples)
 
 
-def _basis_checks(path: Path, reporter: Reporter) -> list[Check]:
+def _basis_checks(path: Location, reporter: Reporter) -> list[Check]:
     basis = open_basis(path)
     readable = _attempted("arrays", lambda: _read_basis(basis))
     if not readable.ok:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import dask
 import pytest
+from buckets import all_buckets, bucket, buckets  # noqa: F401 - fixtures
 from examples import SEED, drawn_of
 from hypothesis import HealthCheck, settings
 

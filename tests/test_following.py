@@ -102,7 +102,7 @@ def test_prometheus_reads_the_counters(folder: Path) -> None:
     asked = load_config(config, ()).score
     assert asked is not None
     done = Done(rows=17, files=2, last_success=5.0)
-    with Heart.of(asked, "rows", folder, done) as heart:
+    with Heart.of(asked, "rows", folder / "_status.json", done) as heart:
         heart.beat("waiting", 3)
         page = urllib.request.urlopen(f"http://127.0.0.1:{heart.port}/metrics").read().decode()
     assert 'kpca_stream_rows{model="rows"} 17.0' in page

@@ -11,7 +11,7 @@ import pytest
 import zarr
 
 from kpca_stream.cli import main
-from kpca_stream.storage import layout
+from kpca_stream.storage import naming
 from tests.disturb import flip, killed, started, wait_until, write_yaml
 from tests.jobs import contents
 
@@ -42,7 +42,7 @@ CHANGES = {
     "columns": (["data.columns=[0, 1]"], "fingerprint: "),
     "rows": (["data.train.rows='0:100'"], "fingerprint: "),
     "one value": ([], "fingerprint: "),
-    "format": ([], f"format_version: {layout.FORMAT_VERSION} there, 99 now"),
+    "format": ([], f"format_version: {naming.FORMAT_VERSION} there, 99 now"),
 }
 
 
@@ -60,7 +60,7 @@ def test_another_run_is_refused_by_what_differs(
         changed[137, 2] = np.nextafter(changed[137, 2], 9)
         np.save("x.npy", changed)
     if what == "format":
-        monkeypatch.setattr(layout, "FORMAT_VERSION", 99)
+        monkeypatch.setattr(naming, "FORMAT_VERSION", 99)
         arguments += ["--set", "solver.n_components=2"]  # else it is published already
     message = told(*arguments, code=65)["error"]["message"]
     assert difference in message

@@ -13,8 +13,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
+from buckets import Buckets
 
+from kpca_stream.addresses import Address
 from kpca_stream.config import load_config
+from kpca_stream.storage.objects import put, tree
+from kpca_stream.storage.source import open_source
 from tests.jobs import ROOT, command
 
 DAY = 700
@@ -125,6 +129,20 @@ def test_ten_million_rows_fit_the_recipe() -> None:
     result = json.loads(done.stdout)["result"]
     assert (result["n_samples"], result["n_landmarks"]) == (10_000_000, 1000)
     assert result["memory_total"] < result["memory_limit"] == 4 * 2**30
+
+
+def test_the_recipe_of_a_bucket_runs_as_it_stands(tmp_path: Path, buckets: Buckets) -> None:
+    """Its commands succeed, and leave a model and the scores of all new rows in the bucket."""
+    root = Address("s3", buckets.make("kpca-example"))
+    for name, part in (("rows/a", X[:200]), ("rows/b", X[200:300]), ("new/c", X[300:350])):
+        pd.DataFrame(part, columns=list("abcdef")).to_parquet(tmp_path / "part.parquet")
+        put(root / f"{name}.parquet", tmp_path / "part.parquet")
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    for words in commands("s3"):
+        done = command(tmp_path, *words)
+        assert done.returncode == 0, done.stderr
+    scored = [entry.key for entry in tree(root / "scores") if entry.key.endswith(".parquet")]
+    assert sum(open_source(str(root / "scores" / key)).n_samples for key in scored) == 50
 
 
 def test_the_nightly_recipe_does_nothing_twice(tmp_path: Path) -> None:

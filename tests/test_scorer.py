@@ -424,27 +424,27 @@ def test_a_file_in_other_hands_is_waited_for(folder: Path) -> None:
     """While somebody else holds a file it is left to them; the look says so."""
     landed(folder / "in", 1)
     scorer = Scorer(scoring(folder), silent())
-    ledger = Ledger(folder / "scores" / "_ledger")
-    with ledger.claimed(["file-0-000.npy"]) as free:
+    with scorer.shelf.ledger.claimed(["file-0-000.npy"]) as free:
         assert free == {"file-0-000.npy"}
         assert (scorer.look().busy, scorer.done.files) == (1, 0)
     assert (scorer.look().busy, scorer.done.files) == (0, 1)
 
 
-def test_scores_that_are_replaced_are_vouched_for_by_nobody(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("settled", [False, True])
+def test_scores_that_are_replaced_are_those_of_their_rows(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *, settled: bool
 ) -> None:
-    """Where a disk is full when new scores have their names, the old rows, put back, are scored anew."""
+    """Where a disk is full before or after new scores get their names, the old rows put back have theirs."""
     changes = {"score.on_changed": "rescore"}
     as_csv(folder / "in" / "a.csv", X[:9])
     score(folder, changes)
     as_csv(folder / "in" / "a.csv", X[9:18])
     write = Ledger.write
 
-    def full(ledger: Ledger, entry: Entry) -> None:
-        if entry.parts:
+    def full(ledger: Ledger, entry: Entry, over: Entry | None) -> Entry | None:
+        if entry.parts and entry.is_settled == settled:
             raise OSError(errno.ENOSPC, "No space left on device")
-        write(ledger, entry)
+        return write(ledger, entry, over)
 
     with monkeypatch.context() as patched:
         patched.setattr(Ledger, "write", full)

@@ -9,7 +9,6 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -198,7 +197,7 @@ def merge(paths: tuple[str, ...], into: str, **output: bool) -> int:
             raise ConfigError(
                 f"BASIS: got {len(paths)}, expected at least two; name all that are to be merged"
             )
-        return _pipeline().merge_bases([Path(path) for path in paths], Path(into))
+        return _pipeline().merge_bases(paths, into)
 
     return Invocation("merge", **output).perform(call)
 

@@ -155,16 +155,18 @@ def gc(path: str, settings: tuple[str, ...], keep: int, days: float, dry_run: bo
 
 def _registry(path: str, settings: tuple[str, ...]) -> Registry:
     from kpca_stream import model_versions
+    from kpca_stream.addresses import is_address, located
     from kpca_stream.errors import ConfigError
 
-    if not Path(path).exists() and Path(path).suffix not in (".yaml", ".yml"):
+    is_elsewhere = is_address(path)
+    if not is_elsewhere and not Path(path).exists() and Path(path).suffix not in (".yaml", ".yml"):
         raise ConfigError(
             f"{path}: no such folder, expected that of a model, or a configuration; correct the path, or "
             "publish a first version: kpca-stream fit CONFIG"
         )
-    if not Path(path).is_dir():
+    if not is_elsewhere and not Path(path).is_dir():
         config = _load(path, settings)
-        return model_versions.model_at(Path(config.models.path) / config.name)
+        return model_versions.model_at(located(config.models.path) / config.name)
     if settings:
         raise ConfigError(f"--set: got {settings[0]!r}, expected none with a folder; name a configuration")
     return model_versions.model_at(path)

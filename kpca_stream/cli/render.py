@@ -52,7 +52,7 @@ def _plan(console: Console, plan: Plan) -> None:
         problem.append(("reason", plan.method_reason))
     disk = [
         ("rows", size(plan.disk_rows)),
-        ("tiles", size(plan.disk_tiles)),
+        ("tiles", f"{size(plan.bucket_tiles)} in the bucket" if plan.bucket_tiles else size(plan.disk_tiles)),
         ("vectors", size(plan.disk_vectors)),
         ("basis", size(plan.disk_basis)),
         ("total", f"{size(plan.disk_total)} of {size(plan.disk_limit)}"),

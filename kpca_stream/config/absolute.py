@@ -8,7 +8,9 @@ from typing import Any
 from kpca_stream.config.schema import Config
 from kpca_stream.config.values import Section
 
-_PATHS = frozenset({"path", "output", "basis", "scheduler_file", "performance_report", "spec", "status"})
+_PATHS = frozenset(
+    {"path", "output", "basis", "scheduler_file", "performance_report", "spec", "status", "work"}
+)
 _PATHS_OF_TLS = frozenset({"ca", "cert", "key"})
 
 

@@ -16,11 +16,12 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from kpca_stream.addresses import is_address
 from kpca_stream.config.cluster_schema import Cluster
 from kpca_stream.config.paths import Key, PathProblem, path_problems
 from kpca_stream.config.refit_schema import Refit
 from kpca_stream.config.tune_schema import Tune
-from kpca_stream.config.values import PositiveInt, Section, Share, expected
+from kpca_stream.config.values import LocalPath, PositiveInt, Section, Share, expected
 from kpca_stream.parameters import canonical_kernel, is_score_column, kernel_problems
 
 _UNITS = {"": 1, "B": 1} | {
@@ -190,9 +191,34 @@ class Gram(Section):
 
     storage: Literal["auto", "memory", "zarr", "recompute"] = "auto"
     path: Text = "work/gram.zarr"
+    """The run's store, a folder; or ``s3://BUCKET/KEY``, which takes the tiles alone."""
+    work: LocalPath | None = None
+    """The run's own folder (rows, checkpoints, lock), which all workers see, where the tiles lie in a
+    bucket; null: ``work/BUCKET/KEY``."""
     tile_rows: TileRows = "auto"
     checkpoint_seconds: Annotated[float, Field(gt=0)] = 60
     """Least time between two checkpoints of a pass under way: what a killed run has to do again, at most."""
+
+    @property
+    def is_in_bucket(self) -> bool:
+        """Whether `path` is no folder but a place in an object store."""
+        return is_address(self.path)
+
+    @property
+    def folder(self) -> str:
+        """The run's own folder."""
+        if not self.is_in_bucket:
+            return self.path
+        return self.work or f"work/{self.path.partition('://')[2].strip('/')}"
+
+    @model_validator(mode="after")
+    def _work_is_of_a_bucket(self) -> Self:
+        if self.work is not None and is_address(self.work):
+            _refuse([(("work",), f"a folder that all workers see, got {self.work!r}")])
+        if self.work is not None and not self.is_in_bucket:
+            problem = f"only for a gram.path such as s3://bucket/gram.zarr, got {self.path!r}, a folder"
+            _refuse([(("work",), problem)])
+        return self
 
 
 class Novelty(Section):
@@ -220,7 +246,8 @@ class ScoreInput(Section):
     """The rows to score."""
 
     path: Text
-    """A file or array of any kind, which may grow, or a folder where files of any kinds land."""
+    """A file or array of any kind, which may grow, or a folder where files of any kinds land; or an address
+    such as ``s3://bucket/in/``, which ends in a slash where objects are to land."""
     rows: RowSlice = None
     """Of one file or array only."""
     part_rows: Count = None
@@ -241,6 +268,7 @@ class Score(Section):
 
     input: ScoreInput
     output: Text = "scores/"
+    """A folder, or an address such as ``s3://bucket/scores``, which takes Parquet only."""
     format: Literal["parquet", "zarr"] = "parquet"
     carry: Annotated[
         dict[Text, Literal["stored", "text", "integer", "number"]],
@@ -272,7 +300,7 @@ class Score(Section):
 class Report(Section):
     """The page about a model that a run writes at its end; needs the extra ``report``."""
 
-    path: Text = "report.html"
+    path: LocalPath = "report.html"
 
 
 class Config(Section):
@@ -302,6 +330,8 @@ class Config(Section):
             ("gram", "path"): self.gram.path,
             ("models", "path"): f"{self.models.path}/{self.name}",
         }
+        if self.gram.is_in_bucket:
+            outputs["gram", "work"] = self.gram.folder
         if isinstance(self.nystrom.landmarks, LandmarkRows):
             inputs["nystrom", "landmarks", "path"] = self.nystrom.landmarks.path
         if self.score is not None:
@@ -309,5 +339,5 @@ class Config(Section):
             outputs["score", "output"] = self.score.output
         if self.report is not None:
             outputs["report", "path"] = self.report.path
-        _refuse(list(path_problems(inputs, outputs, store=("gram", "path"))))
+        _refuse(list(path_problems(inputs, outputs, stores=(("gram", "path"), ("gram", "work")))))
         return self

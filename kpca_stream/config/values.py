@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WrapValidator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WrapValidator,
+)
 from pydantic_core import PydanticCustomError
+
+from kpca_stream.addresses import is_address
 
 
 def expected(text: str) -> WrapValidator:
@@ -40,6 +50,13 @@ def parse_share(value: float | str) -> float:
     return share
 
 
+def _local(text: str) -> str:
+    if is_address(text):
+        raise ValueError("got an address of a bucket, expected a path on a file system")
+    return text
+
+
+LocalPath = Annotated[str, Field(min_length=1), AfterValidator(_local)]
 PositiveInt = Annotated[int, Field(ge=1)]
 Share = Annotated[
     float,

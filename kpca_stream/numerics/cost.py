@@ -8,7 +8,12 @@ from typing import Any
 import numpy as np
 
 from kpca_stream.numerics import footprint
-from kpca_stream.numerics.forecast import READ_BYTES_PER_SECOND, VECTOR_PRODUCTS_PER_SECOND, Shape
+from kpca_stream.numerics.forecast import (
+    BUCKET_BYTES_PER_SECOND,
+    READ_BYTES_PER_SECOND,
+    VECTOR_PRODUCTS_PER_SECOND,
+    Shape,
+)
 from kpca_stream.numerics.tiles import TileGrid
 
 STORING_COST = 2.0
@@ -96,7 +101,8 @@ class Circumstances:
         Distinct rows, as far as they are held.
     stored_itemsize : int
         Of the rows in the run's store; 0 where they are used in place, or there is no store.
-    with_store : bool
+    with_store, in_bucket : bool
+        Whether there is a run's store, and whether its tiles lie in an object store.
     """
 
     storage: str
@@ -109,6 +115,12 @@ class Circumstances:
     merging_bytes: int = 0
     stored_itemsize: int = 0
     with_store: bool = True
+    in_bucket: bool = False
+
+
+def reading_rate(*, in_bucket: bool) -> float:
+    """Bytes of stored tiles that a core gets in a second."""
+    return BUCKET_BYTES_PER_SECOND if in_bucket else READ_BYTES_PER_SECOND
 
 
 def cost(shape: Shape, grid: TileGrid, given: Circumstances) -> Cost:
@@ -134,13 +146,13 @@ def cost(shape: Shape, grid: TileGrid, given: Circumstances) -> Cost:
             given.n_landmarks,
             given.reading_bytes,
         ),
-        memory_task=footprint.task_bytes(shape, grid, given.storage),
+        memory_task=footprint.task_bytes(shape, grid, given.storage, in_bucket=given.in_bucket),
         memory_sums=footprint.sums_bytes(shape, grid),
         memory_tiles=0 if dense else held * shape.itemsize,
         evaluations=round(n_pairs * (1 + again)) + n_pairs * fine,
         passes=coarse + fine,
         start_seconds=_start_seconds(shape, given),
-        core_seconds=grid.n_values * _value_seconds(shape, given.storage, coarse, fine, share)
+        core_seconds=grid.n_values * _value_seconds(shape, given, coarse, fine, share)
         + shape.n_samples * given.n_landmarks * 2 * shape.evaluation_seconds,
     )
 
@@ -154,13 +166,19 @@ def passes_of(shape: Shape, tol: float, *, has_start: bool) -> tuple[int, int]:
     return max(2, int(first + coarse / DIGITS_OF_A_PASS)), (1 + round(further) if shape.mixed else 0)
 
 
-def _value_seconds(shape: Shape, storage: str, coarse: int, fine: int, share: float) -> float:
-    """Time of one kernel value on one core in all passes; the first of these makes it."""
+def _value_seconds(shape: Shape, given: Circumstances, coarse: int, fine: int, share: float) -> float:
+    """Time of one kernel value on one core in all passes; the first of these makes it.
+
+    A disk takes it beside; to an object store it goes as slowly as it comes back.
+    """
     precise = replace(shape, itemsize=8, mixed=False)
-    again = {"recompute": shape.evaluation_seconds, "zarr": shape.itemsize / READ_BYTES_PER_SECOND}
+    stored = shape.itemsize / reading_rate(in_bucket=given.in_bucket)
+    again = {"recompute": shape.evaluation_seconds, "zarr": stored}
+    sent = share * stored if given.in_bucket and given.storage == "zarr" else 0.0
     return (
         shape.evaluation_seconds
-        + (coarse - 1) * share * again.get(storage, 0.0)
+        + sent
+        + (coarse - 1) * share * again.get(given.storage, 0.0)
         + coarse * CONTENTION * shape.multiplication_seconds
         + fine * (precise.evaluation_seconds + CONTENTION * precise.multiplication_seconds)
     )
@@ -187,17 +205,24 @@ def scoring_seconds(shape: Shape, n_scored: int, n_rows: int, at_once: int) -> f
 
 
 def resolved_storage(
-    storage: str, shape: Shape, grid: TileGrid, tile_budget: int, *, with_store: bool
+    storage: str,
+    shape: Shape,
+    grid: TileGrid,
+    tile_budget: int,
+    *,
+    with_store: bool,
+    in_bucket: bool = False,
 ) -> Any:
     """Where tiles go that `tile_budget` bytes of memory do not hold: as asked, else nowhere.
 
-    Tiles go to disk only where a core reads values much faster than it computes them: functions of one's
+    Tiles are stored only where a core reads values much faster than it computes them: functions of one's
     own, and laplacian and rbf in many dimensions.
     """
     if storage != "auto":
         return storage
     if grid.n_values * shape.itemsize <= tile_budget:
         return "memory"
-    if with_store and shape.itemsize / shape.evaluation_seconds < READ_BYTES_PER_SECOND / STORING_COST:
+    rate = reading_rate(in_bucket=in_bucket)
+    if with_store and shape.itemsize / shape.evaluation_seconds < rate / STORING_COST:
         return "zarr"
     return "recompute"

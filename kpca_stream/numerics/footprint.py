@@ -89,10 +89,11 @@ def dense_bytes(n_samples: int) -> int:
     return 6 * n_samples**2 * 8
 
 
-def task_bytes(shape: Shape, grid: TileGrid, storage: str) -> int:
+def task_bytes(shape: Shape, grid: TileGrid, storage: str, *, in_bucket: bool = False) -> int:
     """Memory of one task: both sides of its block, their vectors and sums, and one tile or strip.
 
-    The sums count twice: those of a finished task wait until they are folded.
+    Of stored tiles one is written while the next is made; to a bucket it is sent as one piece with its
+    checksum, which is a copy. The sums count twice: those of a finished task wait until they are folded.
     """
     rows = min(grid.tile_rows * grid.tiles_per_block, grid.n_samples)
     tile_rows = min(grid.tile_rows, grid.n_samples)
@@ -100,7 +101,7 @@ def task_bytes(shape: Shape, grid: TileGrid, storage: str) -> int:
     sides = tile_rows * (held + making) + min(rows * held, max(OPERAND_BYTES, tile_rows * held))
     vectors = 2 * rows * (shape.width + GUARD_COLUMNS) * 2 * shape.widest
     strips = min(STRIP_ROWS, tile_rows) * tile_rows * (shape.widest + 8)
-    tile = tile_rows**2 * shape.itemsize * 2 if storage == "zarr" else 0
+    tile = tile_rows**2 * shape.itemsize * (2 + in_bucket) if storage == "zarr" else 0
     used = sides + vectors + strips + tile
     return int(used + min(used, RETAINED_BYTES)) + 2 * sums_bytes(shape, grid)
 

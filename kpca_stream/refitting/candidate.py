@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal
 
 from kpca_stream.aligning import aligned, compared, sample_of
@@ -22,10 +21,8 @@ from kpca_stream.refit_results import Comparison, Fitted
 from kpca_stream.stages.gram import TileCounts
 from kpca_stream.storage.basis import Basis
 from kpca_stream.storage.layout import RunStore
-from kpca_stream.storage.opening import occupied
 from kpca_stream.storage.source import Source
 from kpca_stream.storage.trained import Landed
-from kpca_stream.storage.whole import remove_tree
 from kpca_stream.telemetry import Reporter
 
 Kind = Literal["added", "continued", "fresh"]
@@ -116,8 +113,8 @@ class Making:
         All files of now.
     landed : Landed
     champion : Champion or None
-    store : Path
-        Of this candidate's run, and of no other.
+    store : callable
+        Opens the store of a step, by its name, of this candidate's run and of no other.
     reporter : Reporter
     """
 
@@ -128,7 +125,7 @@ class Making:
         source: Source,
         landed: Landed,
         champion: Champion | None,
-        store: Path,
+        store: Callable[[str], AbstractContextManager[RunStore]],
         reporter: Reporter,
     ) -> None:
         self.config, self.settings, self.source, self.landed = config, settings, source, landed
@@ -171,7 +168,7 @@ class Making:
         """The champion's sums, and those of the new files only."""
         basis, n_read, n_dropped = champion, 0, 0
         for start, stop in self.landed.ranges:
-            with self._store(f"rows-{start}-{stop}") as store:
+            with self.store(f"rows-{start}-{stop}") as store:
                 more = added(
                     basis, self.source.part(start, stop), self.settings, store=store, reporter=self.reporter
                 )
@@ -195,7 +192,7 @@ class Making:
     def _solved(self, way: Way) -> tuple[Way, Fit, int]:
         """All rows, from the champion's components where they can be."""
         refusal = early_refusal(self.source, self.settings, with_store=True)
-        with self._store(way.kind) as store:
+        with self.store(way.kind) as store:
             looked = look_at(self.source, self.settings, store, self.reporter, refusal=refusal)
             previous = None
             if way.kind == "continued" and self.champion is not None:
@@ -230,21 +227,3 @@ class Making:
             displacement=found.displacement_after,
         )
         return comparison, aligned(basis, found)
-
-    @contextmanager
-    def _store(self, name: str) -> Iterator[RunStore]:
-        """A run's store of this candidate; what an interrupted call left there is gone on with."""
-        path = self.store / f"{name}.zarr"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with occupied(path, self.reporter.note, restart=False) as store:
-            yield store
-
-
-def clear_stores(folder: Path, *, but: str | None = None) -> None:
-    """Remove the stores of earlier candidates, but that of one."""
-    if folder.exists():
-        for path in folder.iterdir():
-            if path.name != but:
-                remove_tree(path)
-        if not any(folder.iterdir()):
-            folder.rmdir()

@@ -8,20 +8,23 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from kpca_stream.addresses import located
 from kpca_stream.asked import connected, make_importable, registry_of, settings_of, training_source
 from kpca_stream.config import Config
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.fitsettings import FitSettings
 from kpca_stream.publication import recorded, settings_digest
 from kpca_stream.refit_results import Action, Comparison, Decision, Drift, Fitted, GateCheck, RefitResult
-from kpca_stream.refitting.candidate import Candidate, Champion, Making, Way, clear_stores, way_of
+from kpca_stream.refitting.candidate import Candidate, Champion, Making, Way, way_of
 from kpca_stream.refitting.decision import Circumstances, age_of, decide
 from kpca_stream.refitting.gate import Measured, judge, refusal
 from kpca_stream.refitting.newness import Newness, of_new_rows, of_scores
 from kpca_stream.refitting.publishing import Published, publish
+from kpca_stream.refitting.stores import Stores
 from kpca_stream.reporting import check_packages, make_report
 from kpca_stream.storage.lock import locked
 from kpca_stream.storage.registry import CHAMPION, Registry
@@ -69,7 +72,7 @@ def refit_config(
     if config.report is not None:
         check_packages()
     registry = registry_of(config)
-    held = nullcontext() if dry_run else _held(registry)
+    held = nullcontext() if dry_run else _held(config, registry)
     with held, connected(config, reporter), recorded() as told:
         refit = _Refit.of(config, registry, reporter)
         result = refit.planned(force=force) if dry_run else refit.done(told, force=force)
@@ -79,10 +82,14 @@ def refit_config(
 
 
 @contextmanager
-def _held(registry: Registry) -> Iterator[None]:
-    """One re-fit a model at a time."""
-    registry.folder.mkdir(parents=True, exist_ok=True)
-    with locked(registry.folder, name=LOCK):
+def _held(config: Config, registry: Registry) -> Iterator[None]:
+    """One re-fit a model at a time; where it lies in a bucket, one beside a run's store."""
+    store = Path(config.gram.folder)
+    folder, name = store.parent, f"{store.name}.{LOCK}"
+    if isinstance(registry.folder, Path):
+        folder, name = registry.folder, LOCK
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder, name=name):
         yield
 
 
@@ -126,9 +133,9 @@ class _Refit:
         return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     @property
-    def stores(self) -> Path:
+    def stores(self) -> Stores:
         """Where runs of re-fits lie while they are under way."""
-        return Path(f"{self.config.gram.path}.refit")
+        return Stores.of(self.config)
 
     def planned(self, *, force: bool) -> RefitResult:
         """What would be done."""
@@ -152,7 +159,7 @@ class _Refit:
         version = self.registry.find(self.name)
         taken_back = None if version is None or force else self._taken_back(version)
         if not decision.due or taken_back:
-            clear_stores(self.stores)
+            self.stores.clear()
             return self._result("none", taken_back or decision.reason, decision)
         candidate = (
             self._made(decision, told) if version is None else Published.of_version(self.registry, version)
@@ -162,7 +169,7 @@ class _Refit:
         if not refused:
             # What the gate refused before may pass a wider one; and a call may be forced.
             self.registry.promote(candidate.version, expected=decision.champion, force=True)
-        clear_stores(self.stores)
+        self.stores.clear()
         removed = collect(self.registry, Retention(keep=self.config.refit.keep)).removed
         return self._result(
             "refused" if refused else "promoted",
@@ -208,7 +215,7 @@ class _Refit:
         version = self.registry.find(self.name)
         if version is not None and self.registry.refusal(version) is None:
             return f"version {version} was fitted by a call that ended before it was promoted or refused"
-        if (self.stores / self.name).exists():
+        if self.stores.has(self.name):
             return "an earlier call was interrupted"
         return None
 
@@ -221,7 +228,7 @@ class _Refit:
             newness = of_new_rows(basis, self.source, self.landed, self.reporter)
         written = None
         if score is not None:
-            written = of_scores(basis, Path(score.output), self.config.name, self.champion.version)
+            written = of_scores(basis, located(score.output), self.config.name, self.champion.version)
         return newness, [drift for drift in (newness.drift, written) if drift is not None]
 
     def _way(self, decision: Decision) -> Way:
@@ -235,20 +242,20 @@ class _Refit:
         )
 
     def _made(self, decision: Decision, told: list[str]) -> Published:
-        clear_stores(self.stores, but=self.name)
+        self.stores.clear(but=self.name)
         making = Making(
             self.config,
             self.settings,
             self.source,
             self.landed,
             self.champion,
-            self.stores / self.name,
+            partial(self.stores.opened, self.name, reporter=self.reporter),
             self.reporter,
         )
         try:
             candidate = making.made(self._way(decision))
         except (ConfigError, DataError):  # what is wrong stays wrong: there is nothing to go on with
-            clear_stores(self.stores)
+            self.stores.clear()
             raise
         measured = self._measured(candidate, decision)
         return publish(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kpca_stream import passes
+from kpca_stream.addresses import Location
 from kpca_stream.aligning import sample_of
 from kpca_stream.approximation import drawn_rows
 from kpca_stream.cluster import single_threaded_blas
@@ -20,6 +20,7 @@ from kpca_stream.numerics.features import FeatureMap
 from kpca_stream.refit_results import Drift, NewFile
 from kpca_stream.stages.scoring import Scores, score_rows
 from kpca_stream.storage.basis import Basis
+from kpca_stream.storage.located import is_folder
 from kpca_stream.storage.rows import ArrayRows
 from kpca_stream.storage.score_parts import ScorePart, score_parts
 from kpca_stream.storage.source import Source
@@ -96,12 +97,12 @@ def _file(file: NewFile, source: Source, ratios: Array | None) -> NewFile:
     return replace(file, column=source.columns[worst], column_ratio=float(ratios[worst]))
 
 
-def of_scores(basis: Basis, folder: Path, model: str, version: int) -> Drift | None:
+def of_scores(basis: Basis, folder: Location, model: str, version: int) -> Drift | None:
     """What the scores that were written by this version tell; None where there are none.
 
     An even choice of their rows is held, no more than of new rows.
     """
-    found = score_parts(folder, model) if folder.is_dir() else []
+    found = score_parts(folder, model) if is_folder(folder) else []
     parts = [part for part in found if part.version == version]
     n_rows = sum(part.n_rows for part in parts)
     if not n_rows:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from kpca_stream.addresses import located
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.numerics.novelty import Thresholds
 from kpca_stream.storage.basis import Basis, open_basis
@@ -62,7 +63,7 @@ def fitted(model: Model) -> Fitted:
         If it is an estimator that was not fitted.
     """
     if isinstance(model, str | PathLike):
-        return open_basis(Path(model))
+        return open_basis(located(model if isinstance(model, str) else Path(model)))
     found = _own(model)
     known: Fitted = getattr(found, "frozen", found)
     return known
@@ -106,7 +107,7 @@ def score_blocks(scores: Any, first: int, second: int) -> Iterator[tuple[Array, 
     """
     if isinstance(scores, str | PathLike):
         names = f"kpca_{first - 1}", f"kpca_{second - 1}"
-        for part in score_parts(Path(scores)):
+        for part in score_parts(located(scores if isinstance(scores, str) else Path(scores))):
             check_components(part.n_components, first, second)
             for batch in part.batches(names):
                 yield batch[names[0]], batch[names[1]], None
@@ -147,7 +148,7 @@ def value_parts(scores: Any, of: str) -> Iterator[Iterable[Array]]:
     """The same, each part by itself."""
     check_measure(of)
     if isinstance(scores, str | PathLike):
-        for part in score_parts(Path(scores)):
+        for part in score_parts(located(scores if isinstance(scores, str) else Path(scores))):
             yield (batch[of] for batch in part.batches((of,)))
     elif isinstance(scores, Sequence) and not hasattr(scores, of):
         for each in scores:

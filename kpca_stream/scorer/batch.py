@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 from kpca_stream import passes
@@ -19,9 +18,9 @@ from kpca_stream.stages.scoring import Examined, Known, PartResult, Written, exa
 from kpca_stream.storage.basis import BasisAddress
 from kpca_stream.storage.carried import check_types
 from kpca_stream.storage.deliveries import Delivery
-from kpca_stream.storage.ledger import Entry, Ledger, ScoredPart
+from kpca_stream.storage.ledger import Entry, ScoredPart
 from kpca_stream.storage.scores import Label, part_name
-from kpca_stream.storage.scores_zarr import ZarrScores
+from kpca_stream.storage.shelf import Shelf, settle
 from kpca_stream.storage.source import Source
 from kpca_stream.storage.sources.table import steps
 from kpca_stream.telemetry import Reporter
@@ -45,43 +44,18 @@ class Model(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where scores go: named parts or a Zarr group, the ledger, and parts that are not whole yet."""
-
-    output: Path
-    ledger: Ledger
-    aside: Path
-    zarr: ZarrScores | None = None
-
-    def take(self, new: Sequence[ScoredPart], replaced: Sequence[ScoredPart]) -> None:
-        """Let parts that are whole be seen."""
-        if self.zarr is not None and (replaced or (new and new[0].start == 0)):
-            self.zarr.clear()
-        for part in new:
-            if self.zarr is None:
-                (self.aside / part.file).replace(self.output / part.file)
-            else:
-                self.zarr.put(self.aside / part.file, part.start, part.stop)
-                (self.aside / part.file).unlink()
-
-    def remove(self, parts: Sequence[ScoredPart]) -> None:
-        """Remove parts in whose place others are entered."""
-        for part in parts:
-            (self.output / part.file).unlink(missing_ok=True)
-
-
-@dataclass(frozen=True)
 class Work:
     """Ranges of rows of one input file that are to be scored, parts that stay, and parts that give way."""
 
     delivery: Delivery
+    before: Entry | None
     source: Source
     bounds: tuple[tuple[int, int], ...]
     kept: tuple[ScoredPart, ...]
     replaced: tuple[ScoredPart, ...]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Batch:
     """What it takes to score some files.
 
@@ -91,23 +65,26 @@ class Batch:
     asked : Score
         Its section ``score``.
     model : Model
-    place : Place
+    shelf : Shelf
     reporter : Reporter
     entered : callable
     is_strict : bool
         Whether a file that cannot be scored is an error whatever was asked: the input is nothing else.
     alive : callable
         Is called now and then while it goes on.
+    lost : int
+        Files that somebody else entered meanwhile.
     """
 
     config: Config
     asked: Score
     model: Model
-    place: Place
+    shelf: Shelf
     reporter: Reporter
     entered: Entered
     is_strict: bool = False
     alive: Callable[[], None] = lambda: None
+    lost: int = 0
 
     def score(self, taken: Sequence[Delivery]) -> None:
         """Score files that are claimed; each is entered when all of its parts are whole.
@@ -147,7 +124,7 @@ class Batch:
         return max(1, int(spare // task)) * max(1, passes.n_processes())
 
     def _examined(self, taken: Sequence[Delivery]) -> Iterator[Work]:
-        entries = [self.place.ledger.read(delivery.name) for delivery in taken]
+        entries = [self._settled(delivery.name) for delivery in taken]
         chosen = self.config.data.columns is not None
         calls = [
             passes.Call(
@@ -164,6 +141,14 @@ class Batch:
             else:
                 self._set_aside(delivery, entry, examined)
 
+    def _settled(self, name: str) -> Entry | None:
+        """The entry of an input file, once what another scorer began there has ended."""
+        entry = self.shelf.ledger.read(name)
+        while entry is not None and not entry.is_settled:
+            settle(self.shelf, entry)
+            entry = self.shelf.ledger.read(name)
+        return entry
+
     def _work(self, delivery: Delivery, entry: Entry | None, examined: Examined) -> Work:
         parts = () if entry is None else entry.parts
         is_changed = examined.n_same < len(parts)
@@ -177,19 +162,23 @@ class Batch:
         kept, replaced = ((), parts) if is_changed or is_old else (parts, ())
         start = kept[-1].stop if kept else 0
         bounds = steps(start, examined.source.n_samples, self.asked.input.part_rows or PART_ROWS)
-        return Work(delivery, examined.source, tuple(bounds), kept, replaced)
+        return Work(delivery, entry, examined.source, tuple(bounds), kept, replaced)
 
     def _call(self, work: Work, bounds: tuple[int, int]) -> passes.Call:
         start, stop = bounds
         label = Label(source=work.delivery.name, model=self.config.name, version=self.model.version)
         how = Written(label=label, carry=self.asked.carry, on_missing=self.config.data.on_missing)
-        path = self.place.aside / self._part_name(work, start)
-        arguments = (self.model.address, work.source.part(start, stop), start, path, how)
-        return passes.Call(write_part, arguments, label=path.name)
+        target = self.shelf.target(self._aside(work, start))
+        arguments = (self.model.address, work.source.part(start, stop), start, target, how)
+        return passes.Call(write_part, arguments, label=target.name)
 
-    def _part_name(self, work: Work, start: int) -> str:
+    def _aside(self, work: Work, start: int) -> str:
+        """The name of a part until its rows are known."""
+        return f"{self.shelf.mark}{self._part_name(work, start, '')}"
+
+    def _part_name(self, work: Work, start: int, content: str) -> str:
         file = work.delivery
-        identity = f"{file.name}\n{file.rows}\n{start}"
+        identity = f"{file.name}\n{file.rows}\n{start}\n{content}"
         name = f"{file.name}-{start:09d}"
         return part_name(name, identity, self.config.name, self.model.version, self.model.fit)
 
@@ -200,15 +189,14 @@ class Batch:
         if fault is None:
             self._enter(work, whole)
             return
-        for start, _ in work.bounds:
-            (self.place.aside / self._part_name(work, start)).unlink(missing_ok=True)
-        self._set_aside(work.delivery, self.place.ledger.read(work.delivery.name), fault)
+        self.shelf.discard(self._aside(work, start) for start, _ in work.bounds)
+        self._set_aside(work.delivery, work.before, fault)
 
     def _disagreement(self, work: Work, results: Sequence[PartResult]) -> DataError | None:
         """Why what a file carries through would not make one table with what was entered before."""
         try:
             for types in (result.types for result in results if result.types):
-                check_types(types, self.place.ledger.agreed(types), work.delivery.name)
+                check_types(types, self.shelf.ledger.agreed(types), work.delivery.name)
         except DataError as error:
             return error
         return None
@@ -217,24 +205,17 @@ class Batch:
         parts = tuple(
             self._part(work, bounds, result) for bounds, result in zip(work.bounds, results, strict=True)
         )
-        files = {part.file for part in parts}
+        aside = {part.file: self._aside(work, part.start) for part in parts}
+        gone = tuple(part.file for part in work.replaced if part.file not in aside)
         with undisturbed():
-            if work.replaced:  # a kill from here on leaves nothing that the ledger vouches for
-                self._forget(work.delivery)
-            self.place.take(parts, work.replaced)
-            self._write(work.delivery, work.kept + parts, new=parts)
-            self.place.remove([part for part in work.replaced if part.file not in files])
-
-    def _forget(self, delivery: Delivery) -> None:
-        """Know of no scores of a file any more."""
-        self.place.ledger.write(Entry(name=delivery.name, stamp="", fit=self.model.fit))
+            self._write(work.delivery, work.before, work.kept + parts, aside=aside, gone=gone)
 
     def _part(self, work: Work, bounds: tuple[int, int], result: PartResult) -> ScoredPart:
         return ScoredPart(
             start=bounds[0],
             stop=bounds[1],
             content=result.content,
-            file=self._part_name(work, bounds[0]),
+            file=self._part_name(work, bounds[0], result.content),
             n_rows=result.n_rows,
             n_novel=result.n_novel,
             version=self.model.version,
@@ -246,14 +227,16 @@ class Batch:
             raise fault
         if entry is None or entry.fault != str(fault):
             self.reporter.note(f"set aside: {fault}")
-        self._write(delivery, () if entry is None else entry.parts, fault=str(fault))
+        self._write(delivery, entry, () if entry is None else entry.parts, fault=str(fault))
 
     def _write(
         self,
         delivery: Delivery,
+        before: Entry | None,
         parts: tuple[ScoredPart, ...],
         *,
-        new: tuple[ScoredPart, ...] = (),
+        aside: dict[str, str] | None = None,
+        gone: tuple[str, ...] = (),
         fault: str | None = None,
     ) -> None:
         entry = Entry(
@@ -263,9 +246,16 @@ class Batch:
             parts=parts,
             fault=fault,
             at=time.time(),
+            aside=aside or {},
+            gone=gone,
         )
-        self.place.ledger.write(entry)
-        self.entered(delivery, entry, new)
+        written = self.shelf.ledger.write(entry, over=before)
+        if written is None:
+            self.shelf.discard(entry.aside.values())
+            self.lost += 1
+            return
+        settle(self.shelf, written)
+        self.entered(delivery, entry.settled(), tuple(part for part in parts if part.file in entry.aside))
 
 
 def _known(entry: Entry | None) -> tuple[Known, ...]:

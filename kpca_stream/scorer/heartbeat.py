@@ -8,16 +8,16 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
+from kpca_stream.addresses import Location, located
 from kpca_stream.config.schema import Metrics, Score
 from kpca_stream.errors import ConfigError
 from kpca_stream.storage.deliveries import Delivery
 from kpca_stream.storage.ledger import Entry, ScoredPart
-from kpca_stream.storage.whole import write_json
+from kpca_stream.storage.located import tell
 
-STATUS = "_status.json"
+QUIET_SECONDS = 1.0
 
 
 @dataclass
@@ -54,8 +54,8 @@ class Heart:
 
     Parameters
     ----------
-    path : Path
-        The status file.
+    place : Path or Address
+        Of the status.
     model : str
     done : Done
     gauges : dict
@@ -64,27 +64,37 @@ class Heart:
         Where they are served.
     """
 
-    path: Path
+    place: Location
     model: str
     done: Done
     gauges: dict[str, Any]
     port: int | None = None
     started: float = field(default_factory=time.time)
+    told: tuple[str, float] = ("", 0.0)
 
     @classmethod
     @contextmanager
-    def of(cls, asked: Score, model: str, output: Path, done: Done) -> Iterator[Heart]:
-        """The heart of a scorer; a server for Prometheus, where one is asked for, runs as long."""
-        path = output / STATUS if asked.status is None else Path(asked.status)
+    def of(cls, asked: Score, model: str, status: Location, done: Done) -> Iterator[Heart]:
+        """The heart of a scorer; a server for Prometheus, where one is asked for, runs as long.
+
+        `status` is where it tells, unless the configuration says where.
+        """
+        place = status if asked.status is None else located(asked.status)
         with ExitStack() as stack:
             gauges, port = (
                 ({}, None) if asked.metrics is None else stack.enter_context(_served(asked.metrics, model))
             )
-            yield cls(path, model, done, gauges, port)
+            yield cls(place, model, done, gauges, port)
 
     def beat(self, state: str, waiting: int) -> None:
-        """Tell that the scorer lives: what it does, and how many files wait for it."""
+        """Tell that the scorer lives: what it does, and how many files wait for it.
+
+        That it goes on with the same is told once a second, since each time may be a request.
+        """
         now = time.time()
+        if state == "scoring" == self.told[0] and 0 <= now - self.told[1] < QUIET_SECONDS:
+            return
+        self.told = state, now
         numbers = {
             **asdict(self.done),
             "waiting": waiting,
@@ -92,7 +102,7 @@ class Heart:
             "heartbeat": now,
         }
         who = {"process": os.getpid(), "host": socket.gethostname(), "started": self.started}
-        write_json(self.path, {"state": state, "model": self.model, **who, **numbers}, synced=False)
+        tell(self.place, {"state": state, "model": self.model, **who, **numbers})
         for name, gauge in self.gauges.items():
             gauge.set(numbers[name] or 0)
 

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from kpca_stream import passes
+from kpca_stream.addresses import is_address, located
 from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.config import Config
 from kpca_stream.config.schema import Score
 from kpca_stream.errors import ConfigError
 from kpca_stream.fitplan import BASIS_SHARE
 from kpca_stream.results import ScoreSummary, SetAside
-from kpca_stream.scorer.batch import Batch, Model, Place
+from kpca_stream.scorer.batch import Batch, Model
 from kpca_stream.scorer.heartbeat import Done, Heart
 from kpca_stream.signals import Terminated
 from kpca_stream.storage.basis import BasisAddress
-from kpca_stream.storage.deliveries import Delivery, Settling, deliveries, is_one
-from kpca_stream.storage.ledger import Entry, Ledger, ScoredPart
+from kpca_stream.storage.bucket_shelf import BucketShelf
+from kpca_stream.storage.deliveries import Delivery, Settling
+from kpca_stream.storage.inbox import arrived, is_single
+from kpca_stream.storage.ledger import Entry, ScoredPart
 from kpca_stream.storage.registry import Registry
-from kpca_stream.storage.scores import label_of
-from kpca_stream.storage.scores_zarr import ZarrScores
-from kpca_stream.storage.whole import remove_old, sweep_leftovers
+from kpca_stream.storage.shelf import FolderShelf, Shelf, settle
 from kpca_stream.telemetry import Reporter
 
 BATCH_FILES = 64
@@ -99,10 +101,10 @@ class Scorer:
 
     def __post_init__(self) -> None:
         self.asked = _asked(self.config)
-        self.registry = Registry.of(Path(self.config.models.path), self.config.name)
+        self.registry = Registry.of(self.config.models.path, self.config.name)
         self.model = self._champion()
-        deliveries(self.asked.input.path, self.asked.input.rows)  # a wrong path leaves no output
-        self.place = _place(self.config, self.asked)
+        arrived(self.asked.input.path, self.asked.input.rows)  # a wrong path leaves no output
+        self.shelf = _shelf(self.config, self.asked)
         self.settling = Settling(self.asked.input.settle_seconds)
 
     def work_off(self) -> ScoreSummary:
@@ -113,7 +115,7 @@ class Scorer:
         DataError, ConfigError
             If the input is one file or array that cannot be scored; files of a folder are set aside.
         """
-        self.is_strict = is_one(self.asked.input.path)
+        self.is_strict = is_single(self.asked.input.path)
         began, seconds = time.perf_counter(), self.asked.input.settle_seconds
         while True:
             look = self.look()
@@ -127,7 +129,7 @@ class Scorer:
     def follow(self) -> ScoreSummary:
         """Look again and again until SIGTERM or SIGINT comes; a file in hand then is left untouched."""
         began, waiting = time.perf_counter(), 0
-        with Heart.of(self.asked, self.config.name, self.place.output, self.done) as heart:
+        with Heart.of(self.asked, self.config.name, self.shelf.status, self.done) as heart:
             try:
                 while True:
                     waiting = self._look_of_follower(heart)
@@ -142,27 +144,31 @@ class Scorer:
 
     def look(self, heart: Heart | None = None) -> Look:
         """Look once at the input and score what is new in it."""
-        found = deliveries(self.asked.input.path, self.asked.input.rows)
+        found = arrived(self.asked.input.path, self.asked.input.rows)
         self.present = tuple(delivery.name for delivery in found)
         self.marks = {name: self.marks[name] for name in self.present if name in self.marks}
         self.settling.keep(self.present)
         self.model = self._champion(self.model)
-        fresh = [delivery for delivery in found if not self._is_done(delivery)]
-        due = [delivery for delivery in fresh if self.settling.is_settled(delivery)]
+        fresh = self._undone(found)
+        due = self._in_turn([delivery for delivery in fresh if self.settling.is_settled(delivery)])
         busy = 0
-        for batch in _batches(due):
+        for batch in _batches(due, 2 * passes.n_workers() if self.shelf.mark else BATCH_FILES):
             alive = partial(heart.beat, "scoring", len(fresh)) if heart else _nothing
             alive()
             busy += self._batch(batch, alive)
         return Look(len(fresh) - len(due), busy)
 
     def sweep(self) -> None:
-        """Remove parts that a killed scorer named and nobody entered."""
-        entered = {part.file for entry in self.place.ledger.entries() for part in entry.parts}
-        for path in self.place.output.glob("*.parquet"):
-            label = None if path.name in entered else label_of(path)
+        """End what killed scorers began for files that are gone; remove what belongs to no entry."""
+        entered: set[str] = set()
+        for entry in self.shelf.ledger.entries():
+            self._settle(entry)
+            entered.update(part.file for part in entry.parts)
+        for file in self.shelf.shown():
+            label = None if file in entered else self.shelf.label(file)
             if label is not None and label.model == self.config.name:
-                self._remove_orphan(path, label.source)
+                self._remove_orphan(file, label.source)
+        self.shelf.sweep()
 
     def summary(self, seconds: float, *, waiting: int = 0) -> ScoreSummary:
         """What lies in the output for the files that are in the input now, and what this scorer did."""
@@ -181,7 +187,7 @@ class Scorer:
             files_set_aside=len(faults),
             set_aside=tuple(faults[:LISTED]),
             files_waiting=waiting,
-            output=str(self.place.output),
+            output=self.shelf.address,
             model=str(self.registry.folder),
             version=self.model.version,
             seconds=seconds,
@@ -194,6 +200,11 @@ class Scorer:
         self.done.looks += 1
         return look.unsettled + look.busy
 
+    def _in_turn(self, due: list[Delivery]) -> list[Delivery]:
+        """In order of names; where others may have the same files in hand, not all from the same on."""
+        first = zlib.crc32(self.shelf.mark.encode()) % max(1, len(due)) if self.shelf.mark else 0
+        return due[first:] + due[:first]
+
     def _champion(self, before: Model | None = None) -> Model:
         """The version that scores from now on; opened anew only if it is another one than before."""
         if before is not None and before.version == self.registry.resolve():
@@ -203,11 +214,17 @@ class Scorer:
         address = BasisAddress.of(self.registry.basis_path(opened.version), memory)
         return Model(opened.version, str(opened.manifest.get("fit")), address)
 
-    def _is_done(self, delivery: Delivery) -> bool:
+    def _undone(self, found: Sequence[Delivery]) -> list[Delivery]:
+        """Those that must be looked into."""
+        unknown = [delivery.name for delivery in found if delivery.name not in self.marks]
+        entries = self.shelf.ledger.read_all(unknown)
+        return [delivery for delivery in found if not self._is_done(delivery, entries.get(delivery.name))]
+
+    def _is_done(self, delivery: Delivery, entry: Entry | None) -> bool:
         mark = self.marks.get(delivery.name)
         if mark is None:
-            entry = self.place.ledger.read(delivery.name)
-            if entry is None or entry.fault is not None:  # what was wrong may have passed
+            # What was wrong may have passed.
+            if entry is None or entry.fault is not None or not entry.is_settled:
                 return False
             mark = self.marks[delivery.name] = Mark.of(entry)
         if mark.fault is not None and time.time() - mark.at > RETRY_SECONDS:
@@ -224,27 +241,35 @@ class Scorer:
             self.config,
             self.asked,
             self.model,
-            self.place,
+            self.shelf,
             self.reporter,
             self._entered,
             self.is_strict,
             alive,
         )
-        with self.place.ledger.claimed(file.name for file in files) as free, single_threaded_blas():
+        with self.shelf.ledger.claimed(file.name for file in files) as free, single_threaded_blas():
             for file in files:
                 self.marks.pop(file.name, None)  # somebody else may have entered it meanwhile
-            batch.score([file for file in files if file.name in free and not self._is_done(file)])
-        return sum(file.name not in free for file in files)
+            batch.score(self._undone([file for file in files if file.name in free]))
+        return batch.lost + sum(file.name not in free for file in files)
 
     def _entered(self, delivery: Delivery, entry: Entry, new: tuple[ScoredPart, ...]) -> None:
         self.marks[delivery.name] = Mark.of(entry)
         self.done.add(delivery, entry, new)
 
-    def _remove_orphan(self, path: Path, source: str) -> None:
-        with self.place.ledger.claimed([source]) as free:
-            entry = self.place.ledger.read(source) if free else None
-            if free and (entry is None or path.name not in {part.file for part in entry.parts}):
-                path.unlink(missing_ok=True)
+    def _settle(self, entry: Entry) -> None:
+        if entry.is_settled:
+            return
+        with self.shelf.ledger.claimed([entry.name]) as free:
+            found = self.shelf.ledger.read(entry.name) if free else None
+            if found is not None:
+                settle(self.shelf, found)
+
+    def _remove_orphan(self, file: str, source: str) -> None:
+        with self.shelf.ledger.claimed([source]) as free:
+            entry = self.shelf.ledger.read(source) if free else None
+            if free and (entry is None or file not in {part.file for part in entry.parts}):
+                self.shelf.remove(file)
 
 
 def _nothing() -> None:
@@ -255,40 +280,47 @@ def _asked(config: Config) -> Score:
     asked = config.score
     if asked is None:
         raise ConfigError("score: missing section, expected input and output; add it to the configuration")
-    if asked.format == "zarr" and (asked.carry or not is_one(asked.input.path)):
+    if asked.format == "zarr" and (asked.carry or not is_single(asked.input.path)):
         raise ConfigError(
             "score.format: got zarr, whose row i belongs to row i of one file or array, with nothing carried "
             "through; expected such an input, or parquet"
         )
+    if asked.format == "zarr" and is_address(asked.output):
+        raise ConfigError(
+            f"score.format: got zarr for {asked.output}; a bucket takes parquet: scores in Zarr are written "
+            "over in place, which two scorers at once must not do without a lock"
+        )
     return asked
 
 
-def _place(config: Config, asked: Score) -> Place:
-    output = Path(asked.output)
+def _shelf(config: Config, asked: Score) -> Shelf:
+    place = asked.input.path
     premises = {
         "model": config.name,
-        "input": str(Path(asked.input.path).absolute()),
+        "input": place.rstrip("/") if is_address(place) else str(Path(place).absolute()),
         "rows": asked.input.rows,
         "columns carried": [
             name if kind == "stored" else f"{name}: {kind}" for name, kind in asked.carry.items()
         ],
         "format": asked.format,
     }
-    rows = ZarrScores(output / "scores.zarr") if asked.format == "zarr" else None
-    place = Place(output, Ledger.of(output, premises), output / "_staged", rows)
-    place.aside.mkdir(exist_ok=True)
-    sweep_leftovers(output)
-    remove_old(place.aside)
-    return place
+    output = located(asked.output)
+    shelf: Shelf = (
+        FolderShelf.of(output, is_zarr=asked.format == "zarr")
+        if isinstance(output, Path)
+        else BucketShelf(output)
+    )
+    shelf.ledger.begin(premises)
+    return shelf
 
 
-def _batches(due: Sequence[Delivery]) -> Iterator[list[Delivery]]:
+def _batches(due: Sequence[Delivery], n_files: int) -> Iterator[list[Delivery]]:
     """Files that are claimed together: some for each worker, and few where they are large."""
     batch: list[Delivery] = []
     for delivery in due:
         batch.append(delivery)
         is_large = sum(one.size for one in batch) >= BATCH_BYTES and len(batch) >= 2 * passes.n_workers()
-        if is_large or len(batch) == BATCH_FILES:
+        if is_large or len(batch) == n_files:
             yield batch
             batch = []
     if batch:

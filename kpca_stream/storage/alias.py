@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Self
 
+from kpca_stream.addresses import Location
 from kpca_stream.errors import BusyError, ConfigError, DataError
 from kpca_stream.storage.intact import parsed_json
 from kpca_stream.storage.place import Place
@@ -77,16 +77,16 @@ class Aliases:
 
     Parameters
     ----------
-    folder : Path
+    folder : Path or Address
         Of the model, as messages name it.
     place : Place
         By what operations they are read and swapped.
     """
 
-    folder: Path
+    folder: Location
     place: Place
 
-    def path(self, name: str) -> Path:
+    def path(self, name: str) -> Location:
         """Where the alias `name` lies."""
         return self.folder / _key(name)
 

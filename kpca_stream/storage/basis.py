@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,15 +20,18 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
+from kpca_stream.addresses import Location
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.numerics.kernels import Kernel, Own, Preparation, RowPairs
 from kpca_stream.numerics.novelty import Thresholds
 from kpca_stream.numerics.projection import held_bytes
 from kpca_stream.numerics.resolve import KernelSpec, find_name, make_kernel
 from kpca_stream.storage import intact
-from kpca_stream.storage.chunked import create_array, write_array
+from kpca_stream.storage.bucket import send
+from kpca_stream.storage.chunked import CHECKSUM_BYTES, create_array, write_array
 from kpca_stream.storage.damage import told_as
 from kpca_stream.storage.frozen import Accumulated, Basis
+from kpca_stream.storage.located import content_of, ends_of_files, is_there, open_group, stamp_of
 from kpca_stream.storage.rows import ZarrRows
 from kpca_stream.storage.whole import remove_tree
 
@@ -46,23 +50,24 @@ class BasisAddress:
 
     Parameters
     ----------
-    path : Path
+    path : Path or Address
     in_memory : bool
         Whether each process loads it once, or reads it block by block as it scores.
-    stamp : int
+    stamp : str
         When it was written, which tells it from another one that lay there before.
     """
 
-    path: Path
+    path: Location
     in_memory: bool
-    stamp: int
+    stamp: str
 
     @classmethod
-    def of(cls, path: Path, memory: int) -> Self:
+    def of(cls, path: Location, memory: int) -> Self:
         """The basis at `path`, to be loaded where it takes no more than `memory` bytes."""
         basis = open_basis(path)
         n_bytes = held_bytes(basis.n_rows, len(basis.columns), basis.n_components)
-        return cls(Path(path).absolute(), n_bytes <= memory, (Path(path) / "zarr.json").stat().st_mtime_ns)
+        absolute = path.absolute() if isinstance(path, Path) else path
+        return cls(absolute, n_bytes <= memory, stamp_of(path / "zarr.json"))
 
     def open(self) -> Basis:
         """The basis; from the second time on in a process, the same one."""
@@ -79,7 +84,7 @@ def _opened(address: BasisAddress) -> Basis:
     return basis.in_memory() if address.in_memory else basis
 
 
-def save_basis(basis: Basis, path: Path) -> None:
+def save_basis(basis: Basis, path: Location) -> None:
     """Write a basis as a Zarr group: arrays with checksums, attributes as JSON; whole or not at all.
 
     Raises
@@ -89,9 +94,23 @@ def save_basis(basis: Basis, path: Path) -> None:
     DataError
         If the kernel is a function that cannot be found again by name.
     """
-    path = Path(path)
-    if path.exists():
-        raise ConfigError(f"{path} exists; a basis is never overwritten: choose another path, or remove it")
+    if is_there(path):
+        raise taken(path)
+    if isinstance(path, Path):
+        _save(basis, path)
+        return
+    with tempfile.TemporaryDirectory(prefix="kpca-stream-") as folder:
+        _save(basis, Path(folder) / "basis.zarr")
+        if not send(Path(folder) / "basis.zarr", path, closing="zarr.json"):
+            raise taken(path)
+
+
+def taken(path: Location) -> ConfigError:
+    """That something lies where a basis is to be written."""
+    return ConfigError(f"{path} exists; a basis is never overwritten: choose another path, or remove it")
+
+
+def _save(basis: Basis, path: Path) -> None:
     attributes = _attributes(basis)
     partial = path.with_name(f"{path.name}.partial")
     remove_tree(partial)
@@ -103,7 +122,7 @@ def save_basis(basis: Basis, path: Path) -> None:
     partial.rename(path)
 
 
-def open_basis(path: Path) -> Basis:
+def open_basis(path: Location) -> Basis:
     """Open a stored basis; rows and coefficients stay on disk until they are asked for.
 
     Raises
@@ -113,14 +132,13 @@ def open_basis(path: Path) -> Basis:
     DataError
         If its format is not known, or what is stored was changed or is not whole.
     """
-    path = Path(path)
-    if not (path / "zarr.json").exists():
+    if not is_there(path / "zarr.json"):
         raise ConfigError(
             f"{path} is not a basis (it has no zarr.json); expected the folder that a fit wrote"
         )
     with told_as(f"{path} is damaged", "restore it from a copy, or fit again"):
         intact.check_folder(path)
-        group = zarr.open_group(path, mode="r", use_consolidated=False)
+        group = open_group(path)
         content = _checked(path, dict(group.attrs))
         intact.check_content(path, content)
         arrays = {name: _array(path, group, name, facts) for name, facts in content["arrays"].items()}
@@ -204,26 +222,19 @@ def _write_blocks(group: zarr.Group, basis: Basis) -> None:
             array[start:stop] = rows.part(start, stop).load()
 
 
-def _facts(path: Path, name: str, array: zarr.Array[Any]) -> dict[str, Any]:
+def _facts(path: Location, name: str, array: zarr.Array[Any]) -> dict[str, Any]:
     """What must be the same when the array is opened: its description, and the checksums of its chunks.
 
     A chunk's checksum, its last four bytes, does not tell in which place, or in which basis, it belongs.
     """
-    description = (path / name / "zarr.json").read_bytes()
-    files = sorted(file for file in (path / name / "c").rglob("*") if file.is_file())
-    checksums = b"".join(_end_of(file, 4) for file in files)
+    description = content_of(path / name / "zarr.json")
+    checksums = ends_of_files(path / name / "c", CHECKSUM_BYTES)
     return {
         "shape": list(array.shape),
         "dtype": str(array.dtype),
         "digest": _hash(description),
         "checksums": _hash(checksums),
     }
-
-
-def _end_of(file: Path, n_bytes: int) -> bytes:
-    with file.open("rb") as opened:
-        opened.seek(max(0, file.stat().st_size - n_bytes))
-        return opened.read()
 
 
 def _digest(content: dict[str, Any]) -> str:
@@ -234,7 +245,7 @@ def _hash(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def _checked(path: Path, attributes: dict[str, Any]) -> dict[str, Any]:
+def _checked(path: Location, attributes: dict[str, Any]) -> dict[str, Any]:
     content = attributes.get("kpca_stream")
     if not isinstance(content, dict):
         raise DataError(
@@ -253,7 +264,7 @@ def _checked(path: Path, attributes: dict[str, Any]) -> dict[str, Any]:
     return content
 
 
-def _array(path: Path, group: zarr.Group, name: str, facts: dict[str, Any]) -> zarr.Array[Any]:
+def _array(path: Location, group: zarr.Group, name: str, facts: dict[str, Any]) -> zarr.Array[Any]:
     array = group.get(name)
     if not isinstance(array, zarr.Array) or _facts(path, name, array) != facts:
         raise DataError(

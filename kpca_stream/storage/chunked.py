@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from io import FileIO
-from pathlib import Path
 from typing import Any
 
 import google_crc32c
@@ -12,12 +9,11 @@ import numpy as np
 import zarr
 from numpy.typing import DTypeLike, NDArray
 from zarr.codecs import BytesCodec, Crc32cCodec
-from zarr.storage import LocalStore
 
 from kpca_stream.errors import DataError
 from kpca_stream.numerics.buffer import Buffer
 from kpca_stream.numerics.tiles import Tile, TileGrid
-from kpca_stream.storage.whole import written_whole
+from kpca_stream.storage.chunks import Chunk, chunk_of
 
 Array = NDArray[Any]
 
@@ -63,6 +59,12 @@ def write_array(
     array[...] = values
 
 
+def create_tiles(group: zarr.Group, n_samples: int, tile_rows: int, dtype: DTypeLike) -> zarr.Array[Any]:
+    """The array of the tiles of a Gram matrix, one chunk each."""
+    shape, chunks = (n_samples, n_samples), (tile_rows, tile_rows)
+    return create_array(group, "tiles", shape, chunks, dtype, dimensions=("row", "column"))
+
+
 def check_description(array: zarr.Array[Any]) -> None:
     """Check that an array is described as `create_array` does: its chunks carry checksums, that does not.
 
@@ -84,39 +86,28 @@ def read_tile(
 ) -> Array | None:
     """A stored tile, or None where it is missing or its checksum does not hold; in `buffer`, if given."""
     height, width = (stop - start for start, stop in map(grid.rows, tile))
-    file = _chunk_file(tiles, tile)
-    T = _read_through(tiles, grid, tile) if file is None else _read_chunk(file, tiles, buffer or Buffer())
+    chunk = chunk_of(tiles, tile)
+    T = _read_through(tiles, grid, tile) if chunk is None else _read(chunk, tiles, buffer or Buffer())
     if T is None or np.isnan(T[0, 0]):  # a missing tile reads as NaN, a kernel value never is
         return None
     return np.ascontiguousarray(T[:height, :width])
 
 
 def is_stored(tiles: zarr.Array[Any], tile: Tile) -> bool:
-    """Whether the file of a tile is there by now; False in a store that has no files."""
-    file = _chunk_file(tiles, tile)
-    return file is not None and file.exists()
+    """Whether a tile is there by now; False in a store that has neither files nor objects."""
+    chunk = chunk_of(tiles, tile)
+    return chunk is not None and chunk.exists()
 
 
 def write_tile(tiles: zarr.Array[Any], grid: TileGrid, tile: Tile, T: Array) -> None:
     """Store a tile, whole or not at all."""
-    file = _chunk_file(tiles, tile)
-    if file is None:
+    chunk = chunk_of(tiles, tile)
+    if chunk is None:
         (a, b), (c, d) = map(grid.rows, tile)
         tiles[a:b, c:d] = T
     else:
-        _write_chunk(file, _padded(T, tiles))
-
-
-def _chunk_file(tiles: zarr.Array[Any], tile: Tile) -> Path | None:
-    """The file of a chunk, in Zarr's default layout; None in a store that has no files.
-
-    In a file a chunk of `create_array` is its values and their checksum. Going there directly, workers read
-    and write side by side, where Zarr's one event loop takes a tile after the other.
-    """
-    store = tiles.store_path.store
-    if not isinstance(store, LocalStore):
-        return None
-    return Path(store.root) / tiles.store_path.path / "c" / str(tile[0]) / str(tile[1])
+        values = _padded(T, tiles)
+        chunk.write(values, google_crc32c.value(values).to_bytes(CHECKSUM_BYTES, "little"))
 
 
 def _read_through(tiles: zarr.Array[Any], grid: TileGrid, tile: Tile) -> Array | None:
@@ -127,38 +118,17 @@ def _read_through(tiles: zarr.Array[Any], grid: TileGrid, tile: Tile) -> Array |
         return None
 
 
-def _read_chunk(file: Path, tiles: zarr.Array[Any], buffer: Buffer) -> Array | None:
+def _read(chunk: Chunk, tiles: zarr.Array[Any], buffer: Buffer) -> Array | None:
+    """A chunk of `create_array`, which is its values and their checksum."""
     dtype = np.dtype(tiles.dtype).newbyteorder("<")
     n_bytes = tiles.chunks[0] * tiles.chunks[1] * dtype.itemsize
-    try:
-        with file.open("rb", buffering=0) as opened:
-            if os.fstat(opened.fileno()).st_size != n_bytes + CHECKSUM_BYTES:
-                return None
-            content = buffer.of(n_bytes + CHECKSUM_BYTES + 1)  # it may grow while it is read
-            n_read = _filled(opened, content)
-    except FileNotFoundError:
+    content = chunk.read(n_bytes + CHECKSUM_BYTES, buffer)
+    if content is None:
         return None
-    if n_read != n_bytes + CHECKSUM_BYTES:
-        return None
-    values, checksum = content[:n_bytes], content[n_bytes:n_read].tobytes()
+    values, checksum = content[:n_bytes], content[n_bytes:].tobytes()
     if google_crc32c.value(values) != int.from_bytes(checksum, "little"):
         return None
     return values.view(dtype).reshape(tiles.chunks)
-
-
-def _filled(file: FileIO, content: Array) -> int:
-    """Read into `content` until it is full or the file ends; a single call may bring less."""
-    view, n_read = content.data, 0
-    while n_more := file.readinto(view[n_read:]):
-        n_read += n_more
-    return n_read
-
-
-def _write_chunk(file: Path, T: Array) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(file, synced=False) as target:
-        target.write(T.data)
-        target.write(google_crc32c.value(T).to_bytes(CHECKSUM_BYTES, "little"))
 
 
 def _padded(T: Array, tiles: zarr.Array[Any]) -> Array:

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import zarr
 
+from kpca_stream.addresses import Address, Location
 from kpca_stream.errors import DataError
+from kpca_stream.storage import objects
 from kpca_stream.storage.chunked import CHECKSUM_BYTES, CODECS
 
-MOST_DESCRIPTION_BYTES = 2**26
-"""Of a JSON file: a basis names its columns in one."""
 MOST_CHUNK_BYTES, LEAST_CHUNK_ROWS = 2**27, 64
 """A chunk is larger only where so few rows are."""
 MOST_QUANTILES = 2**16
@@ -47,7 +47,7 @@ BASIS_ARRAYS = {
 REMEDY = "restore it from a copy, or remove it"
 
 
-def check_folder(folder: Path) -> None:
+def check_folder(place: Location) -> None:
     """Check that a store holds folders and files only, which cannot lead elsewhere or never end.
 
     Raises
@@ -55,7 +55,12 @@ def check_folder(folder: Path) -> None:
     DataError
         For a link, a pipe or a device; for a description that is too large to be one.
     """
-    for entry in _entries(folder):
+    if isinstance(place, Address):
+        for found in objects.tree(place):
+            if found.key.endswith(".json"):
+                check_bytes(place / found.key, found.size)
+        return
+    for entry in _entries(place):
         if not (entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False)):
             raise DataError(
                 f"{entry.path} is a link, a pipe or a device, expected folders and files of a store's own; "
@@ -81,10 +86,14 @@ def check_size(path: Path) -> None:
     DataError
         If it is larger than any.
     """
-    n_bytes = path.stat().st_size
-    if n_bytes > MOST_DESCRIPTION_BYTES:
+    check_bytes(path, path.stat().st_size)
+
+
+def check_bytes(place: Location, n_bytes: int) -> None:
+    """The same of one that has so many bytes."""
+    if n_bytes > objects.MOST_SMALL_BYTES:
         raise DataError(
-            f"{path}: got {n_bytes:,} bytes of JSON, expected at most {MOST_DESCRIPTION_BYTES:,}; {REMEDY}"
+            f"{place}: got {n_bytes:,} bytes of JSON, expected at most {objects.MOST_SMALL_BYTES:,}; {REMEDY}"
         )
 
 
@@ -103,7 +112,7 @@ def parsed_json(data: bytes | str, **options: Any) -> Any:
 
 
 def check_arrays(
-    path: Path,
+    path: Location,
     arrays: Mapping[str, zarr.Array[Any]],
     *,
     whole: bool = True,
@@ -113,7 +122,7 @@ def check_arrays(
 
     Parameters
     ----------
-    path : Path
+    path : Path or Address
         Of the group.
     arrays : mapping
         By name.
@@ -136,7 +145,7 @@ def check_arrays(
             raise DataError(f"{path}/{name} is no array of this package's: {problem}; {REMEDY}")
 
 
-def _problem(folder: Path, array: zarr.Array[Any], *, whole: bool) -> str | None:
+def _problem(place: Location, array: zarr.Array[Any], *, whole: bool) -> str | None:
     dtype, codecs = np.dtype(array.dtype), tuple(getattr(array.metadata, "codecs", ()))
     if codecs != CODECS:
         names, ours = ([type(codec).__name__ for codec in each] for each in (codecs, CODECS))
@@ -144,7 +153,7 @@ def _problem(folder: Path, array: zarr.Array[Any], *, whole: bool) -> str | None
     n_bytes = math.prod(array.chunks) * dtype.itemsize
     if n_bytes > MOST_CHUNK_BYTES and array.chunks[0] > LEAST_CHUNK_ROWS:
         return f"got chunks of {n_bytes:,} bytes, expected at most {MOST_CHUNK_BYTES:,}"
-    sizes = [entry.stat().st_size for entry in _entries(folder) if entry.is_file()] if folder.exists() else []
+    sizes = _sizes(place)
     if any(size != n_bytes + CHECKSUM_BYTES for size in sizes):
         return f"got a chunk of another size than its shape says, {n_bytes + CHECKSUM_BYTES:,} bytes"
     n_chunks = math.prod(-(-size // chunk) for size, chunk in zip(array.shape, array.chunks, strict=True))
@@ -153,7 +162,14 @@ def _problem(folder: Path, array: zarr.Array[Any], *, whole: bool) -> str | None
     return None
 
 
-def check_content(path: Path, content: Mapping[str, Any]) -> None:
+def _sizes(place: Location) -> list[int]:
+    """Bytes of each file below `place`."""
+    if isinstance(place, Address):
+        return [entry.size for entry in objects.tree(place)]
+    return [entry.stat().st_size for entry in _entries(place) if entry.is_file()] if place.exists() else []
+
+
+def check_content(path: Location, content: Mapping[str, Any]) -> None:
     """Check the names and numbers that a basis says of itself.
 
     Raises
@@ -178,7 +194,7 @@ def check_content(path: Path, content: Mapping[str, Any]) -> None:
             raise DataError(f"{path}: got {key} {value!r:.60}, expected a number that a fit writes; {REMEDY}")
 
 
-def check_shapes(path: Path, arrays: Mapping[str, zarr.Array[Any]], content: Mapping[str, Any]) -> None:
+def check_shapes(path: Location, arrays: Mapping[str, zarr.Array[Any]], content: Mapping[str, Any]) -> None:
     """Check that the arrays of a basis belong together: n rows (or landmarks), d columns, k components.
 
     Raises

@@ -18,11 +18,9 @@ fit that was begun last.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +28,19 @@ import numpy as np
 import zarr
 from numpy.typing import DTypeLike, NDArray
 
+from kpca_stream.addresses import Address
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.storage import intact, premises
 from kpca_stream.storage.checkpoint import Checkpoints
-from kpca_stream.storage.chunked import REMEDY, check_description, create_array, write_array
+from kpca_stream.storage.chunked import REMEDY, check_description, create_tiles, write_array
 from kpca_stream.storage.damage import FAULTS, told_as
+from kpca_stream.storage.naming import Named, attributes_of, versioned
 from kpca_stream.storage.rows import NpyRows, Rows, ZarrRows
+from kpca_stream.storage.tile_objects import TileObjects
 from kpca_stream.storage.whole import written_whole
 
 Array = NDArray[Any]
 
-FORMAT_VERSION = 1
 TILE_KEY = re.compile(r"(\d+)/(\d+)")
 TOLERANCE = {"float32": 1e-4, "float64": 1e-8}
 """Largest relative difference of what is computed again to what is stored."""
@@ -56,11 +56,14 @@ class RunStore:
     group : zarr.Group
     fit : str, optional
         Names the fit that works here, so that it is known later whose checkpoints these are.
+    objects : TileObjects, optional
+        Where the tiles lie, if not here.
     """
 
     path: Path
     group: zarr.Group
     fit: str | None = None
+    objects: TileObjects | None = None
 
     @classmethod
     def open(cls, path: Path) -> RunStore:
@@ -88,16 +91,27 @@ class RunStore:
             )
         return cls(path, group)
 
+    def recorded(self) -> RunStore:
+        """The same with its tiles in the bucket that the run wrote them to, if it did."""
+        address = self.group.attrs.get("tiles")
+        return (
+            replace(self, objects=TileObjects(Address.parse(address))) if isinstance(address, str) else self
+        )
+
     @property
     def checkpoints(self) -> Checkpoints:
         """The checkpoints of this run."""
         return Checkpoints(self.path / "checkpoints")
 
     @property
+    def named(self) -> Named:
+        """Whose store this is."""
+        return Named(self.group, str(self.path))
+
+    @property
     def identity(self) -> dict[str, Any]:
         """What the stored values depend on; empty in a new store."""
-        identity = self.group.attrs.get("identity", {})
-        return dict(identity) if isinstance(identity, dict) else {}
+        return self.named.identity
 
     def claim(self, identity: dict[str, Any]) -> None:
         """Make this the store of `identity`, or check that it is.
@@ -107,22 +121,16 @@ class RunStore:
         DataError
             If the store belongs to other data, another kernel or another plan; says what differs.
         """
-        identity = json.loads(json.dumps({"format_version": FORMAT_VERSION, **identity}))
+        identity = versioned(identity)
         held = self.identity
         if not held and (self.path / "tiles").exists():
             raise DataError(f"{self.path} {premises.UNNAMED_TILES}")
         if held:
-            self.refuse_other(identity, held.keys() | identity.keys())
-        if not held or self.fit not in (None, self._fit):
-            named = {"identity": identity} | ({} if self.fit is None else {"fit": self.fit})
-            self.group.update_attributes({**named, "digest": _digest(identity, self.fit)})
+            self.named.refuse_other(identity, held.keys() | identity.keys())
+        if not held or self.fit not in (None, self.named.fit):
+            self.group.update_attributes(attributes_of(identity, self.fit))
         if not held:
             premises.forget(self.path)
-
-    @property
-    def _fit(self) -> Any:
-        """The fit that was begun last."""
-        return self.group.attrs.get("fit")
 
     def check_attributes(self) -> str:
         """Check that the attributes are those that were written; returns what they name.
@@ -132,12 +140,7 @@ class RunStore:
         DataError
             If not.
         """
-        held = self.identity
-        if held and self.group.attrs.get("digest") != _digest(held, self._fit):
-            raise DataError(
-                f"{self.path}/zarr.json was changed (the digest of its attributes does not hold); {REMEDY}"
-            )
-        return f"kernel {held.get('kernel')}, data {held.get('fingerprint')}"
+        return self.named.check()
 
     def refuse_other(self, identity: dict[str, Any], keys: Iterable[str]) -> None:
         """Check that a store in use has this identity, as far as `keys` go.
@@ -147,18 +150,7 @@ class RunStore:
         DataError
             If not; says what differs. Also if the attributes were changed.
         """
-        held = self.identity
-        self.check_attributes()
-        differences = [
-            f"{key}: {held.get(key)!r} there, {identity.get(key)!r} now"
-            for key in sorted(keys)
-            if held and held.get(key) != identity.get(key)
-        ]
-        if differences:
-            raise DataError(
-                f"{self.path} holds another run ({'; '.join(differences)}); choose another gram.path, or fit "
-                "with --restart to remove what it holds"
-            )
+        self.named.refuse_other(identity, keys)
 
     def rows(self) -> Rows | None:
         """The address of the stored rows, if they are stored."""
@@ -173,28 +165,35 @@ class RunStore:
         DataError
             If tiles of another shape or type are there.
         """
-        with told_as(f"{self.path}/tiles/zarr.json is damaged", REMEDY):
-            array = self.group.get("tiles")
-        if not isinstance(array, zarr.Array):
-            array = create_array(
-                self.group,
-                "tiles",
-                (n_samples, n_samples),
-                (tile_rows, tile_rows),
-                dtype,
-                dimensions=("row", "column"),
-            )
+        if self.objects is not None:
+            self.group.attrs["tiles"] = str(self.objects.address)
+        group = self.group if self.objects is None else self.objects.begun(self.identity)
+        create = create_tiles if self.objects is None else self.objects.created
+        array = self._tiles_of(group) or create(group, n_samples, tile_rows, dtype)
         held, asked = (array.shape[0], array.chunks[0], array.dtype), (n_samples, tile_rows, np.dtype(dtype))
         if held != asked:
             raise DataError(
-                f"{self.path} holds tiles of (rows, tile_rows, type) {held}, asked for {asked}; fit with "
-                "--restart, or remove the store"
+                f"{array.store_path} holds tiles of (rows, tile_rows, type) {held}, asked for {asked}; fit "
+                "with --restart, or remove the store"
             )
         check_description(array)
         return array
 
+    def tiles(self) -> zarr.Array[Any] | None:
+        """The array of tiles as it is; None where there is none."""
+        return self._tiles_of(self.group if self.objects is None else self.objects.found())
+
+    def _tiles_of(self, group: zarr.Group) -> zarr.Array[Any] | None:
+        with told_as(
+            f"{self.objects.address if self.objects else self.path}/tiles/zarr.json is damaged", REMEDY
+        ):
+            array = group.get("tiles")
+        return array if isinstance(array, zarr.Array) else None
+
     def present_tiles(self) -> set[tuple[int, int]]:
         """The tiles that are there, by listing."""
+        if self.objects is not None:
+            return self.objects.present()
         folder = self.path / "tiles" / "c"
         keys = (TILE_KEY.fullmatch(file.relative_to(folder).as_posix()) for file in folder.glob("*/*"))
         return {(int(key[1]), int(key[2])) for key in keys if key}
@@ -229,8 +228,8 @@ class RunStore:
         DataError
             If they differ by more than rounding.
         """
-        tiles, held = self.group.get("tiles"), self._held_means()
-        if not isinstance(tiles, zarr.Array) or held is None or held.shape != row_means.shape:
+        tiles, held = self.tiles(), self._held_means()
+        if tiles is None or held is None or held.shape != row_means.shape:
             return
         off, limit = float(np.abs(row_means - held).max()), TOLERANCE[str(tiles.dtype)]
         if off > limit * np.abs(held).max():
@@ -283,10 +282,5 @@ class RunStore:
 
     def finish_after(self, fit: str) -> None:
         """Do so for a fit that was published and killed then, where it was the last that was begun here."""
-        if self._fit == fit:
+        if self.named.fit == fit:
             self.finish()
-
-
-def _digest(identity: dict[str, Any], fit: Any) -> str:
-    text = json.dumps(identity if fit is None else {**identity, "fit": fit}, sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

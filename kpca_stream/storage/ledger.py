@@ -1,13 +1,16 @@
-"""What was scored: one small JSON file for each input file, written when its parts have their names.
+"""What was scored: one small JSON file for each input file, written when its parts are whole.
 
 ::
 
     scores/_ledger/ledger.json    whose scores these are
     scores/_ledger/types.json     of the columns carried through, where there are some
     scores/_ledger/0f3a….json     one input file: its stamp, and the parts that hold its rows
-    scores/_ledger/locks/0f       who has the input files in hand whose keys begin so
+    scores/_ledger/locks/0f       in a folder: who has the input files in hand whose keys begin so
 
-Readers of Parquet folders leave out what begins with an underscore.
+An entry is what decides: it changes only from the one that was read, and its parts, which lie aside until
+then, are shown once it is there. So of several scorers one enters a file, and whoever finds an entry whose
+parts lie aside still ends what another one began. Readers of Parquet folders leave out what begins with an
+underscore.
 """
 
 from __future__ import annotations
@@ -15,24 +18,27 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from kpca_stream.errors import ConfigError, DataError
-from kpca_stream.storage import intact
-from kpca_stream.storage.lock import claimed, locked
-from kpca_stream.storage.whole import write_json
+from kpca_stream.storage.intact import parsed_json
+from kpca_stream.storage.lock import claimed
+from kpca_stream.storage.place import Place
+from kpca_stream.storage.whole import json_bytes
 
 FORMAT_VERSION = 1
-_FOLDER = "_ledger"
+PREMISES = "ledger.json"
+FOLDER = "_ledger"
 _TYPES = "types.json"
-_WAIT_SECONDS = 20.0
 _STRIPE = 2
 MOST_ROWS = 2**60
 PART_NAME = re.compile(r"[A-Za-z0-9-]+\.parquet")
+READ_AHEAD = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +74,7 @@ class ScoredPart:
         counts = (self.start, self.stop, self.n_rows, self.n_novel, self.version)
         if not all(type(count) is int and 0 <= count < MOST_ROWS for count in counts):
             raise ValueError(f"a part counts {counts}, expected numbers of rows")
-        if not PART_NAME.fullmatch(self.file):
-            raise ValueError(f"a part is called {self.file!r}, expected the name of a file of scores")
+        _check_names(self.file)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +89,16 @@ class Entry:
     fault: str | None = None
     at: float = 0.0
     """When it was entered, in seconds since 1970."""
+    aside: dict[str, str] = field(default_factory=dict)
+    """Files of parts that may not be seen yet, and where these lie aside."""
+    gone: tuple[str, ...] = ()
+    """Files of the parts in whose place these are, which may be seen still."""
+    stored: bytes | None = field(default=None, compare=False, repr=False)
+    """As it was read; None where it was not."""
+
+    def __post_init__(self) -> None:
+        """Refuse names that lead out of the folders of the parts."""
+        _check_names(*self.aside, *self.aside.values(), *self.gone)
 
     @property
     def n_rows(self) -> int:
@@ -95,16 +110,43 @@ class Entry:
         """Novel rows among these."""
         return sum(part.n_novel for part in self.parts)
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether all of its parts can be seen, and none besides."""
+        return not self.aside and not self.gone
+
+    def settled(self) -> Entry:
+        """The same, once that is so."""
+        return replace(self, aside={}, gone=())
+
+    def without_lost(self) -> Entry:
+        """The same without the parts that lay aside: it must be looked into again."""
+        kept = tuple(part for part in self.parts if part.file not in self.aside)
+        return replace(self.settled(), stamp="", parts=kept)
+
 
 @dataclass(frozen=True)
 class Ledger:
-    """The ledger of one folder of scores."""
+    """The ledger of one output.
 
-    folder: Path
+    Parameters
+    ----------
+    place : Place
+    name : str
+        How messages call the output.
+    locks : Path or None
+        The folder of the claims; without, nobody has a file for himself, and who enters it first has done it.
+    at_once : int
+        Entries that are read at once.
+    """
 
-    @classmethod
-    def of(cls, output: Path, premises: dict[str, Any]) -> Ledger:
-        """The ledger of the scores in `output`, which is begun if there is none.
+    place: Place
+    name: str
+    locks: Path | None = None
+    at_once: int = 1
+
+    def begin(self, premises: dict[str, Any]) -> None:
+        """Begin the ledger if there is none.
 
         Raises
         ------
@@ -113,49 +155,59 @@ class Ledger:
         DataError
             If it is damaged.
         """
-        ledger = cls(output / _FOLDER)
-        (ledger.folder / "locks").mkdir(parents=True, exist_ok=True)
-        path = ledger.folder / "ledger.json"
         asked = {"format_version": FORMAT_VERSION, **premises}
-        found = _read_json(path) if path.exists() else {}
+        stored = self.place.read(PREMISES)
+        found = {} if stored is None else self._object(PREMISES, stored)
         unlike = [key for key, value in asked.items() if found.get(key) != value]
-        if not found:
-            write_json(path, asked)
-        elif unlike and not any(entry.parts for entry in ledger.entries()):
-            (ledger.folder / _TYPES).unlink(missing_ok=True)
-            write_json(path, asked)
-        elif unlike:
+        if not unlike:
+            return
+        if found and any(entry.parts for entry in self.entries()):
             raise ConfigError(
-                f"{output} holds scores with {unlike[0]} {found.get(unlike[0])!r}, got {asked[unlike[0]]!r}; "
-                "choose another score.output, or set it back"
+                f"{self.name} holds scores with {unlike[0]} {found.get(unlike[0])!r}, got "
+                f"{asked[unlike[0]]!r}; choose another score.output, or set it back"
             )
-        return ledger
+        if not self.place.swap(PREMISES, json_bytes(asked), stored):
+            self.begin(premises)  # somebody else began it
+        elif (types := self.place.read(_TYPES)) is not None:
+            self.place.swap(_TYPES, json_bytes({}), types)  # they were those of other columns
 
     def read(self, name: str) -> Entry | None:
         """The entry of an input file; None if there is none."""
-        path = self._path(name)
-        return _entry(path) if path.exists() else None
+        key = _key(name)
+        stored = self.place.read(key)
+        return None if stored is None else self._entry(key, stored)
+
+    def read_all(self, names: Iterable[str]) -> dict[str, Entry]:
+        """The entries of some input files, of those that have one."""
+        return {entry.name: entry for entry in self._read([_key(name) for name in names])}
 
     def entries(self) -> Iterator[Entry]:
         """All entries, in no order that means anything."""
-        for path in sorted(self.folder.glob("*.json")):
-            if path.name not in {"ledger.json", _TYPES}:
-                yield _entry(path)
+        keys = sorted(self.place.names(""))
+        return self._read([key for key in keys if key.endswith(".json") and key not in {PREMISES, _TYPES}])
 
-    def write(self, entry: Entry) -> None:
-        """Put `entry` in place of the one of its name."""
-        write_json(self._path(entry.name), dataclasses.asdict(entry))
+    def _read(self, keys: Sequence[str]) -> Iterator[Entry]:
+        with ThreadPoolExecutor(self.at_once) as pool:
+            for first in range(0, len(keys), READ_AHEAD):  # not all are in memory at once
+                some = keys[first : first + READ_AHEAD]
+                for key, stored in zip(some, pool.map(self.place.read, some), strict=True):
+                    if stored is not None:
+                        yield self._entry(key, stored)
+
+    def write(self, entry: Entry, over: Entry | None) -> Entry | None:
+        """Put `entry` in place of `over` (None: of nothing); None where another one is there meanwhile."""
+        expected, stored = None if over is None else over.stored, _bytes(entry)
+        is_there = self.place.swap(_key(entry.name), stored, expected)
+        return replace(entry, stored=stored) if is_there else None
 
     def agreed(self, types: Mapping[str, str]) -> dict[str, str]:
         """The types of the columns carried through: those entered first, with `types` for what is new."""
-        path = self.folder / _TYPES
-        known = _read_json(path) if path.exists() else {}
-        if types.keys() <= known.keys():
-            return known
-        with locked(self.folder, name="locks/types", wait=_WAIT_SECONDS):
-            known = {**types, **(_read_json(path) if path.exists() else {})}
-            write_json(path, known)
-        return known
+        while True:
+            stored = self.place.read(_TYPES)
+            known = {} if stored is None else self._object(_TYPES, stored)
+            if types.keys() <= known.keys():
+                return known
+            self.place.swap(_TYPES, json_bytes({**types, **known}), stored)
 
     @contextmanager
     def claimed(self, names: Iterable[str]) -> Iterator[frozenset[str]]:
@@ -163,36 +215,50 @@ class Ledger:
 
         Another scorer that dies loses its claims.
         """
-        places = {name: self.folder / "locks" / _key(name)[:_STRIPE] for name in names}
+        if self.locks is None:
+            yield frozenset(names)
+            return
+        places = {name: self.locks / _key(name)[:_STRIPE] for name in names}
         with claimed(places.values()) as free:
             yield frozenset(name for name, place in places.items() if place in free)
 
-    def _path(self, name: str) -> Path:
-        return self.folder / f"{_key(name)}.json"
+    def _entry(self, key: str, stored: bytes) -> Entry:
+        values = self._object(key, stored)
+        try:
+            parts = tuple(ScoredPart(**part) for part in values.pop("parts"))
+            gone = tuple(values.pop("gone", ()))
+            return Entry(**values, parts=parts, gone=gone, stored=stored)
+        except (TypeError, KeyError, ValueError) as error:
+            raise self._damaged(key, error) from error
+
+    def _object(self, key: str, stored: bytes) -> dict[str, Any]:
+        try:
+            return dict(parsed_json(stored))
+        except (ValueError, TypeError) as error:
+            raise self._damaged(key, error) from error
+
+    def _damaged(self, key: str, error: Exception) -> DataError:
+        return DataError(
+            f"{self.name}/{FOLDER}/{key} is damaged ({error}); restore it from a copy, or remove it: what it "
+            "names is scored again"
+        )
+
+
+def _check_names(*names: str) -> None:
+    for name in names:
+        if not PART_NAME.fullmatch(name):
+            raise ValueError(f"a part is called {name!r}, expected the name of a file of scores")
+
+
+def _bytes(entry: Entry) -> bytes:
+    values = dataclasses.asdict(entry)
+    del values["stored"]
+    for name in ("aside", "gone"):  # seldom there
+        if not values[name]:
+            del values[name]
+    return json_bytes(values)
 
 
 def _key(name: str) -> str:
-    return hashlib.blake2b(name.encode(errors="surrogateescape"), digest_size=12).hexdigest()
-
-
-def _entry(path: Path) -> Entry:
-    stored = _read_json(path)
-    try:
-        parts = tuple(ScoredPart(**part) for part in stored.pop("parts"))
-        return Entry(**stored, parts=parts)
-    except (TypeError, KeyError, ValueError) as error:
-        raise _damaged(path, error) from error
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    intact.check_size(path)
-    try:
-        return dict(intact.parsed_json(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError) as error:
-        raise _damaged(path, error) from error
-
-
-def _damaged(path: Path, error: Exception) -> DataError:
-    return DataError(
-        f"{path} is damaged ({error}); restore it from a copy, or remove it: what it names is scored again"
-    )
+    digest = hashlib.blake2b(name.encode(errors="surrogateescape"), digest_size=12).hexdigest()
+    return f"{digest}.json"

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from kpca_stream.storage import intact
 from kpca_stream.storage.lock import locked
-from kpca_stream.storage.whole import remove, written_whole
+from kpca_stream.storage.whole import remove, remove_tree, sweep_leftovers, written_whole
 
 WAIT_SECONDS = 20.0
 REMOVED = ".removed-"
@@ -34,8 +34,11 @@ class Place(Protocol):
     def modified(self, key: str) -> float:
         """When `key` was written, in seconds since 1970; 0 where it is not there."""
 
-    def swap(self, key: str, data: bytes, expected: bytes | None, *, needs: str) -> bool:
-        """Write `key` whole if it holds `expected` (None: is not there) and the key `needs` is there."""
+    def swap(self, key: str, data: bytes, expected: bytes | None, *, needs: str | None = None) -> bool:
+        """Write `key` whole if it holds `expected` (None: is not there) and the key `needs`, if any, is."""
+
+    def making(self, key: str) -> AbstractContextManager[Path]:
+        """A local folder to make in what is then adopted below `key`; none is left after the block."""
 
     def adopt(self, folder: Path, key: str) -> bool:
         """Make a whole folder the tree at `key`, unless something is there."""
@@ -84,15 +87,27 @@ class Folder:
         except FileNotFoundError:
             return 0.0
 
-    def swap(self, key: str, data: bytes, expected: bytes | None, *, needs: str) -> bool:
+    def swap(self, key: str, data: bytes, expected: bytes | None, *, needs: str | None = None) -> bool:
         """See `Place`."""
         path = self._parented(key)
         with locked(self.path, name=".swap", wait=WAIT_SECONDS):
-            if self.read(key) != expected or not (self.path / needs).exists():
+            if self.read(key) != expected or not (self.path / (needs or "")).exists():
                 return False
             with written_whole(path) as file:
                 file.write(data)
         return True
+
+    @contextmanager
+    def making(self, key: str) -> Iterator[Path]:
+        """See `Place`; what is made lies where it is adopted to, so that a rename will do."""
+        folder = self.path / key
+        partial = folder / f".{uuid.uuid4().hex}.partial"
+        partial.mkdir(parents=True)
+        sweep_leftovers(folder)
+        try:
+            yield partial
+        finally:
+            remove_tree(partial)
 
     def adopt(self, folder: Path, key: str) -> bool:
         """See `Place`."""

@@ -15,19 +15,19 @@ from __future__ import annotations
 
 import re
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from kpca_stream.addresses import Address, Location, located
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.storage.alias import ATTEMPTS, Alias, Aliases, checked_name
 from kpca_stream.storage.basis import Basis, open_basis, save_basis
+from kpca_stream.storage.bucket import Bucket
 from kpca_stream.storage.manifest import CREATED, Mark, manifest_key, parsed, seconds_of
 from kpca_stream.storage.place import Folder, Place
-from kpca_stream.storage.whole import naming, remove_tree, sweep_leftovers, write_json
+from kpca_stream.storage.whole import naming, write_json
 
 CHAMPION = "champion"
 NUMBER = re.compile(r"[1-9][0-9]{0,17}")
@@ -48,23 +48,25 @@ class Registry:
 
     Parameters
     ----------
-    folder : Path
+    folder : Path or Address
     store : Place, optional
         Where they lie by other operations than those of a folder.
     """
 
-    folder: Path
+    folder: Location
     store: Place | None = None
 
     @classmethod
-    def of(cls, models: Path, name: str) -> Registry:
+    def of(cls, models: str | Location, name: str) -> Registry:
         """The registry of model `name` below `models`; a name cannot leave the folder."""
-        return cls(Path(models) / checked_name(name))
+        return cls(located(models) / checked_name(name))
 
     @property
     def place(self) -> Place:
         """By what operations it is read and written."""
-        return self.store or Folder(self.folder)
+        if self.store is not None:
+            return self.store
+        return Bucket(self.folder) if isinstance(self.folder, Address) else Folder(self.folder)
 
     @property
     def named(self) -> Aliases:
@@ -78,7 +80,7 @@ class Registry:
             int(name) for name in numbers if "manifest.json" in self.place.names(f"versions/{name}")
         )
 
-    def basis_path(self, version: int) -> Path:
+    def basis_path(self, version: int) -> Location:
         """Where the basis of `version` lies."""
         return self._version(version) / "basis.zarr"
 
@@ -128,12 +130,8 @@ class Registry:
         int
             The number.
         """
-        versions = self.folder / "versions"
-        partial = versions / f".{uuid.uuid4().hex}.partial"
-        partial.mkdir(parents=True)
-        sweep_leftovers(versions)
-        try:
-            with naming(versions):
+        with self.place.making("versions") as partial:
+            with naming(partial.parent):
                 save_basis(basis, partial / "basis.zarr")
             while True:
                 taken = (int(name) for name in self.place.names("versions") if NUMBER.fullmatch(name))
@@ -141,8 +139,6 @@ class Registry:
                 write_json(partial / "manifest.json", {"version": version, **manifest(version)})
                 if self.place.adopt(partial, f"versions/{version}"):
                     return version
-        finally:
-            remove_tree(partial)
 
     def point(self, version: int, alias: str = CHAMPION, *, expected: int | None = None) -> int | None:
         """Make `alias` name `version`, and remember what it named before.
@@ -316,7 +312,7 @@ class Registry:
             path = self.folder / manifest_key(version)
             raise DataError(f"{path} is damaged ({error}); restore it from a copy") from error
 
-    def _version(self, version: int) -> Path:
+    def _version(self, version: int) -> Location:
         return self.folder / "versions" / str(version)
 
 

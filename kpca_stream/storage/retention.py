@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kpca_stream.errors import ConfigError
+from kpca_stream.storage.located import size_of
 from kpca_stream.storage.registry import Registry
-from kpca_stream.storage.whole import folder_size
 
 DAY = 86400.0
 
@@ -67,7 +67,7 @@ def collect(
     for version in registry.versions():
         if version in reasons:
             continue
-        held = folder_size(registry.basis_path(version).parent)
+        held = size_of(registry.basis_path(version).parent)
         if dry_run or _take_away(registry, retention, version, now):
             removed.append(version)
             n_bytes += held

@@ -14,7 +14,7 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
-from kpca_stream.errors import DataError
+from kpca_stream.errors import DataError, KpcaStreamError
 from kpca_stream.storage.damage import FAULTS, first_line
 from kpca_stream.storage.stamp import FileStamp, ZarrStamp
 
@@ -100,6 +100,8 @@ class ZarrRows:
         """
         try:
             values = np.asarray(self.array[self.start : self.stop, columns])
+        except KpcaStreamError:  # of a store that does not answer
+            raise
         except FAULTS as error:
             self._check_unchanged()
             raise self._damaged(first_line(error)) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from kpca_stream.addresses import Location
 from kpca_stream.errors import ConfigError
 from kpca_stream.storage.damage import told_as
+from kpca_stream.storage.located import REQUESTS_AT_ONCE, is_folder, names_in, written_at
+from kpca_stream.storage.object_stamp import BUFFER_BYTES, ObjectStamp
 
 Array = NDArray[Any]
 Range = tuple[float, float]
@@ -30,7 +34,7 @@ class ScorePart:
 
     Parameters
     ----------
-    path : Path
+    path : Path or Address
     model : str
         Name of the model.
     version : int
@@ -43,7 +47,7 @@ class ScorePart:
         When, in seconds since 1970.
     """
 
-    path: Path
+    path: Location
     model: str
     version: int
     n_rows: int
@@ -59,16 +63,13 @@ class ScorePart:
         DataError
             If the file is damaged.
         """
-        with (
-            told_as(f"{self.path} is damaged", _REMEDY),
-            pq.ParquetFile(self.path, pre_buffer=False) as file,
-        ):
+        with told_as(f"{self.path} is damaged", _REMEDY), _reading(self.path) as file:
             for batch in file.iter_batches(BATCH_ROWS, columns=list(columns), use_threads=False):
                 yield {name: _values(batch.column(name)) for name in columns}
 
 
-def score_parts(folder: Path, model: str | None = None) -> list[ScorePart]:
-    """Parts in `folder` (of one `model`), the first written first.
+def score_parts(folder: Location, model: str | None = None) -> list[ScorePart]:
+    """Parts in `folder`, which may lie in a bucket, (of one `model`), the first written first.
 
     Raises
     ------
@@ -77,16 +78,22 @@ def score_parts(folder: Path, model: str | None = None) -> list[ScorePart]:
     DataError
         If a part is damaged.
     """
-    if not Path(folder).is_dir():
+    if not is_folder(folder):
         raise ConfigError(f"{folder}: no such folder, expected that of the scores; score first")
-    files = (path for path in Path(folder).glob("*.parquet") if not path.name.startswith("."))
-    parts = [_opened(path) for path in files]
+    names = [name for name in names_in(folder) if name.endswith(".parquet") and not name.startswith(".")]
+    with ThreadPoolExecutor(1 if isinstance(folder, Path) else REQUESTS_AT_ONCE) as pool:
+        parts = list(pool.map(_opened, [folder / name for name in names]))
     chosen = [part for part in parts if model is None or part.model == model]
     return sorted(chosen, key=lambda part: (part.written, part.path.name))
 
 
-def _opened(path: Path) -> ScorePart:
-    with told_as(f"{path} is damaged", _REMEDY), pq.ParquetFile(path, pre_buffer=False) as file:
+def _reading(path: Location) -> pq.ParquetFile:
+    source = path if isinstance(path, Path) else ObjectStamp.of(str(path), path).open(buffered=False)
+    return pq.ParquetFile(source, pre_buffer=False, buffer_size=0 if isinstance(path, Path) else BUFFER_BYTES)
+
+
+def _opened(path: Location) -> ScorePart:
+    with told_as(f"{path} is damaged", _REMEDY), _reading(path) as file:
         metadata = file.schema_arrow.metadata or {}
         names = file.schema_arrow.names
         return ScorePart(
@@ -96,7 +103,7 @@ def _opened(path: Path) -> ScorePart:
             n_rows=file.metadata.num_rows,
             n_components=sum(_SCORE.fullmatch(name) is not None for name in names),
             ranges=_ranges(file.metadata),
-            written=path.stat().st_mtime_ns / 1e9,
+            written=written_at(path),
         )
 
 

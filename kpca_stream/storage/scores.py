@@ -6,11 +6,11 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
@@ -47,8 +47,8 @@ def part_name(name: str, identity: str, model: str, version: int, fit: str) -> s
     return f"{readable}-v{version}-{digest}.parquet"
 
 
-def label_of(path: Path) -> Label | None:
-    """Whose scores a file holds; None if it holds none of this package's."""
+def label_of(path: Path | BinaryIO) -> Label | None:
+    """Whose scores a file, by its path or opened, holds; None if it holds none of this package's."""
     try:
         found = pq.read_schema(path).metadata or {}
         source, model, version = (
@@ -77,21 +77,32 @@ class Label:
     version: int
 
 
+class Target(Protocol):
+    """The address of a file that a worker writes."""
+
+    @property
+    def name(self) -> str:
+        """Its last part."""
+
+    def written(self) -> AbstractContextManager[BinaryIO]:
+        """A file to write to, which is there when the block ends, whole, and not before."""
+
+
 class PartWriter:
-    """Writes the scores of one part beside their name and renames the file when it is whole.
+    """Writes the scores of one part to a file that is there when it is whole.
 
     Columns: ``source`` (the input file), ``row`` (position in it), those carried through, ``kpca_0`` …,
     ``reconstruction_error``, ``hotelling_t2``, ``novelty``, ``model_version``.
 
     Parameters
     ----------
-    path : Path
+    target : Path or Target
     n_components : int
     label : Label
     """
 
-    def __init__(self, path: Path, n_components: int, label: Label) -> None:
-        self.path = path
+    def __init__(self, target: Path | Target, n_components: int, label: Label) -> None:
+        self.target = target
         self.n_components = n_components
         self.label = label
         self.waiting: list[pa.Table] = []
@@ -112,7 +123,9 @@ class PartWriter:
 
     def __enter__(self) -> Self:
         self.stack = ExitStack()
-        self.file = self.stack.enter_context(written_whole(self.path))
+        target = self.target
+        opened = written_whole(target) if isinstance(target, Path) else target.written()
+        self.file = self.stack.enter_context(opened)
         return self
 
     def write(

@@ -13,8 +13,10 @@ import pyarrow as pa
 import zarr
 from numpy.typing import NDArray
 
+from kpca_stream.addresses import Address, Location, located
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.parameters import nearest
+from kpca_stream.storage.located import is_file, is_there
 from kpca_stream.storage.rows import Rows
 from kpca_stream.storage.sources.arrays import (
     ArrayTable,
@@ -33,7 +35,7 @@ from kpca_stream.storage.sources.table import BLOCK_BYTES, Table, common_float_t
 
 __all__ = ["BLOCK_BYTES", "Part", "Source", "open_source"]
 
-_OPENERS: dict[str, Callable[[str, Path], Table]] = {
+_OPENERS: dict[str, Callable[[str, Location], Table]] = {
     "npy": open_npy,
     "zarr": open_zarr,
     "parquet": open_parquet,
@@ -43,7 +45,7 @@ _OPENERS: dict[str, Callable[[str, Path], Table]] = {
 }
 _OTHER_ENDS = {"feather": "arrow", "h5": "hdf5"}
 _EXPECTED = ".npy, .zarr, .parquet, .csv, .arrow, .feather, .h5 or .hdf5"
-_ZARR_MARKS = ("zarr.json", ".zarray", ".zgroup")
+ZARR_MARKS = ("zarr.json", ".zarray", ".zgroup")
 
 
 @dataclass(frozen=True)
@@ -195,7 +197,8 @@ def open_source(
     path : str, Path, ndarray or zarr.Array
         A ``.npy``, ``.zarr``, ``.parquet``, ``.csv``, ``.arrow``, ``.feather`` (version 2), ``.h5`` or
         ``.hdf5`` file, a folder of files of one of these kinds, ``"sklearn:NAME"``, or a matrix.
-        ``"file.h5::group/name"`` chooses one of several datasets; so does ``"folder::group/name"``.
+        ``"file.h5::group/name"`` chooses one of several datasets; so does ``"folder::group/name"``. All but
+        ``sklearn:`` and matrices may lie in a bucket: ``"s3://bucket/folder"``.
     rows : str, optional
         A slice ``"start:stop"`` as in Python; either side may be left out or negative.
     columns : sequence of str or int, optional
@@ -222,45 +225,57 @@ def _open_table(path: str | Path | NDArray[Any] | zarr.Array[Any]) -> Table:
         return open_sklearn(path.removeprefix("sklearn:"))
     if not isinstance(path, str | Path):
         raise DataError(f"got data of type {type(path).__name__}, expected a path or a NumPy or Zarr array")
-    return _open_path(Path(path))
+    return _open_path(located(path))
 
 
-def _open_path(path: Path, dataset: str | None = None) -> Table:
+def _open_path(path: Location, dataset: str | None = None) -> Table:
     if dataset is None and not _exists(path):
         text, separator, dataset = str(path).partition(SEPARATOR)
-        if not (separator and dataset and _exists(Path(text))):
+        if not (separator and dataset and _exists(located(text))):
             raise ConfigError(f"{path}: no such file or folder, expected data there; correct the path")
-        return _open_path(Path(text), dataset)
-    if path.is_dir() and not is_array_folder(path):
+        return _open_path(located(text), dataset)
+    if _is_folder_of_files(path):
         files = members(path, _kind, _EXPECTED)
         return folder_table(str(path), tuple(_open_file(file, dataset) for file in files))
     return _open_file(path, dataset)
 
 
-def _exists(path: Path) -> bool:
+def _is_folder_of_files(path: Location) -> bool:
+    if isinstance(path, Path):
+        return path.is_dir() and not is_array_folder(path)
+    return not is_file(path) and not is_array_folder(path)
+
+
+def _exists(path: Location) -> bool:
     try:
-        return path.exists()
+        return is_there(path)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be opened ({error.strerror}); correct the path") from error
 
 
-def _open_file(path: Path, dataset: str | None) -> Table:
+def _open_file(path: Location, dataset: str | None) -> Table:
     kind = _kind(path)
-    if not (path.is_dir() if kind == "zarr" else path.is_file()):
+    if isinstance(path, Path) and not (path.is_dir() if kind == "zarr" else path.is_file()):
         found = "folder" if path.is_dir() else "file" if path.is_file() else "thing that is neither"
         raise DataError(f"{path}: got a {found}, expected {kind} data there; correct the path")
     if dataset is not None:
         if kind != "hdf5":
             raise ConfigError(f"{path}: got {dataset!r} behind {SEPARATOR}, expected it for HDF5 files only")
-        return open_hdf5(str(path), path.absolute(), dataset)
-    return _OPENERS[kind](str(path), path.absolute())
+        return open_hdf5(str(path), _absolute(path), dataset)
+    return _OPENERS[kind](str(path), _absolute(path))
 
 
-def _kind(path: Path) -> str:
-    if path.is_dir() and is_array_folder(path):
+def _absolute(path: Location) -> Location:
+    return path.absolute() if isinstance(path, Path) else path
+
+
+def _kind(path: Location) -> str:
+    if isinstance(path, Path) and path.is_dir() and is_array_folder(path):
         return "zarr"
     end = path.suffix.removeprefix(".").lower()
     kind = _OTHER_ENDS.get(end, end)
+    if kind not in _OPENERS and isinstance(path, Address) and is_array_folder(path):
+        return "zarr"
     if kind not in _OPENERS:
         close = nearest(end, [*_OPENERS, *_OTHER_ENDS])
         hint = f"did you mean .{close}? " if close else ""
@@ -271,6 +286,6 @@ def _kind(path: Path) -> str:
     return kind
 
 
-def is_array_folder(path: Path) -> bool:
+def is_array_folder(path: Location) -> bool:
     """Whether a folder is a Zarr array or group rather than one of files."""
-    return path.suffix.lower() == ".zarr" or any((path / mark).exists() for mark in _ZARR_MARKS)
+    return path.suffix.lower() == ".zarr" or any(is_file(path / mark) for mark in ZARR_MARKS)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, BinaryIO
 
 import zarr
 from zarr.storage import LocalStore
@@ -36,6 +36,10 @@ class FileStamp:
     def text(self) -> str:
         """Size and time, to put into an identity."""
         return f"{self.size}:{self.mtime_ns}"
+
+    def open(self) -> BinaryIO:
+        """The file, to be read."""
+        return self.path.open("rb")
 
     def check(self) -> None:
         """See that the file is the same still.

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from kpca_stream.storage import layout
+from kpca_stream.storage import naming
 from tests.soak.job import KERNELS, PRECISIONS, DifferenceError, Job, setting, write_rows
 
 Change = Callable[[Job], tuple[tuple[str, ...], str]]
@@ -52,7 +52,7 @@ def other_tiles(job: Job) -> tuple[tuple[str, ...], str]:
 
 
 def other_format(job: Job) -> tuple[tuple[str, ...], str]:  # noqa: ARG001  as all changes
-    return (), f"format_version: {layout.FORMAT_VERSION} there, {layout.FORMAT_VERSION + 1} now"
+    return (), f"format_version: {naming.FORMAT_VERSION} there, {naming.FORMAT_VERSION + 1} now"
 
 
 CHANGES: dict[str, Change] = {
@@ -101,9 +101,9 @@ def restart(job: Job, *changed: str) -> None:
 @contextmanager
 def another_format(*, on: bool) -> Iterator[None]:
     """Stores of the next format version while the block runs."""
-    held = layout.FORMAT_VERSION
-    layout.FORMAT_VERSION += on
+    held = naming.FORMAT_VERSION
+    naming.FORMAT_VERSION += on
     try:
         yield
     finally:
-        layout.FORMAT_VERSION = held
+        naming.FORMAT_VERSION = held

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 
@@ -33,6 +35,11 @@ class Objects:
                 return False
             self.objects[key] = data, time.time()
         return True
+
+    @contextmanager
+    def making(self, key: str) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory(prefix=Path(key).name) as folder:
+            yield Path(folder)
 
     def adopt(self, folder: Path, key: str) -> bool:
         """Object by object, the manifest last, once the number is claimed."""

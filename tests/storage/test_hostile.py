@@ -24,6 +24,7 @@ from kpca_stream.storage.checkpoint import Checkpoints
 from kpca_stream.storage.checkpoint import Ledger as PassLedger
 from kpca_stream.storage.layout import RunStore
 from kpca_stream.storage.ledger import Ledger
+from kpca_stream.storage.place import Folder
 from kpca_stream.storage.registry import Registry
 from kpca_stream.storage.score_chunks import zarr_parts
 from kpca_stream.storage.source import open_source
@@ -399,12 +400,28 @@ def test_a_ledger_does_not_lead_outside(attack: str, job: Path) -> None:
         if "parts" in entry:
             entry["parts"][0].update(PARTS[attack])
             path.write_text(json.dumps(entry))
-    assert_refused(lambda: list(Ledger(folder).entries()), "damaged")
+    assert_refused(lambda: list(Ledger(Folder(folder), "scores").entries()), "damaged")
     config = configured(
         job, {"score.on_new_version": "rescore", "gram.path": str(job / "g"), "kernel.gamma": 0.06}
     )
     fit_config(config, silent())
     assert_refused(lambda: score_config(config, silent()), "damaged")
+    assert secret.read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    "names",
+    [{"gone": ["../secret.parquet"]}, {"aside": {"a.parquet": "../s"}}, {"aside": {"/a": "a.parquet"}}],
+)
+def test_what_a_ledger_moves_and_removes_lies_inside(names: dict[str, Any], job: Path) -> None:
+    """An entry that would move or remove a file elsewhere is damaged, and its file stays."""
+    secret = job / "secret.parquet"
+    secret.write_text("kept")
+    for path in (job / "scores" / "_ledger").glob("*.json"):
+        entry = json.loads(path.read_text())
+        if "parts" in entry:
+            path.write_text(json.dumps(entry | names))
+    assert_refused(lambda: score_config(configured(job), silent()), "damaged")
     assert secret.read_text() == "kept"
 
 
@@ -415,7 +432,7 @@ def test_entries_of_other_forms_are_damaged(text: str, job: Path) -> None:
     for path in folder.glob("*.json"):
         if path.name != "ledger.json":
             path.write_text(text)
-    assert_refused(lambda: list(Ledger(folder).entries()), "damaged")
+    assert_refused(lambda: list(Ledger(Folder(folder), "scores").entries()), "damaged")
 
 
 def test_scores_of_huge_shapes_are_not_read(job: Path) -> None:

@@ -14,7 +14,8 @@ import zarr
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.storage import premises
 from kpca_stream.storage.chunked import create_array, write_array
-from kpca_stream.storage.layout import FORMAT_VERSION, RunStore
+from kpca_stream.storage.layout import RunStore
+from kpca_stream.storage.naming import FORMAT_VERSION
 from kpca_stream.storage.whole import remove_tree, sweep_leftovers, write_json
 
 IDENTITY: dict[str, Any] = {

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from kpca_stream.addresses import Address
 from kpca_stream.errors import BusyError, DataError
 from kpca_stream.storage import place as place_module
+from kpca_stream.storage.bucket import Bucket
 from kpca_stream.storage.lock import locked
 from kpca_stream.storage.place import Folder, Place
 from kpca_stream.storage.registry import Registry
@@ -17,9 +19,11 @@ from tests.storage.objects import Objects
 from tests.storage.versions import publish
 
 
-@pytest.fixture(params=["folder", "objects"])
+@pytest.fixture(params=["folder", "objects", "bucket"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     (tmp_path / "place").mkdir()
+    if request.param == "bucket":
+        return Bucket(Address.parse(request.getfixturevalue("bucket")) / "place")
     return Folder(tmp_path / "place") if request.param == "folder" else Objects()
 
 
@@ -52,7 +56,8 @@ def test_a_swap_needs_what_it_expects(place: Place, tmp_path: Path) -> None:
 
 
 def test_of_many_swaps_at_once_none_is_lost(place: Place, tmp_path: Path) -> None:
-    """Eight threads that each add one to a number ten times end at eighty."""
+    """Threads that each add one to a number ten times end at ten times their number."""
+    n_threads = 4 if isinstance(place, Bucket) else 8
     place.adopt(tree(tmp_path / "a", "x"), "versions/1")
 
     def count() -> None:
@@ -62,12 +67,12 @@ def test_of_many_swaps_at_once_none_is_lost(place: Place, tmp_path: Path) -> Non
             number = b"%d" % (int(data or 0) + 1)
             done += place.swap("aliases/a", number, data, needs="versions/1/manifest.json")
 
-    threads = [threading.Thread(target=count) for _ in range(8)]
+    threads = [threading.Thread(target=count) for _ in range(n_threads)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert place.read("aliases/a") == b"80"
+    assert place.read("aliases/a") == b"%d" % (10 * n_threads)
 
 
 def test_what_is_taken_away_is_gone_unless_it_is_needed(place: Place, tmp_path: Path) -> None:
@@ -85,7 +90,7 @@ def test_what_is_taken_away_is_gone_unless_it_is_needed(place: Place, tmp_path: 
 def test_a_registry_works_the_same_over_objects(place: Place, tmp_path: Path) -> None:
     """Publishing, promoting, refusing, rolling back and taking away are the same over either place."""
     folder = tmp_path / "place"
-    registry = Registry(folder, None if isinstance(place, Folder) else place)
+    registry = Registry(place.address if isinstance(place, Bucket) else folder, place)
     assert [publish(registry) for _ in range(5)] == [1, 2, 3, 4, 5]
     for version in (2, 3, 4):
         registry.promote(version)

@@ -12,17 +12,18 @@ from kpca_stream.errors import BusyError, ConfigError, DataError
 from kpca_stream.storage import registry as registry_module
 from kpca_stream.storage.registry import Registry
 from kpca_stream.storage.retention import Retention, collect
-from tests.storage.versions import publish, read_whole
+from tests.storage.versions import anywhere, publish, read_whole
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> Registry:
-    made = Registry.of(tmp_path, "digits")
+def registry(models: str) -> Registry:
+    made = Registry.of(models, "digits")
     for _ in range(3):
         publish(made)
     return made
 
 
+@anywhere
 def test_rollback_goes_the_way_back(registry: Registry) -> None:
     """An alias goes back step by step over what it named, and each promotion tells what it replaced."""
     assert [registry.promote(version) for version in (1, 2, 3)] == [None, 1, 2]
@@ -35,6 +36,7 @@ def test_rollback_goes_the_way_back(registry: Registry) -> None:
         registry.rollback()
 
 
+@anywhere
 def test_what_was_rolled_back_stays_away(registry: Registry) -> None:
     """A version that was rolled back is promoted by force only, and is then sound to go back from."""
     for version in (1, 2):
@@ -70,6 +72,7 @@ def test_a_damaged_champion_can_be_rolled_back(registry: Registry) -> None:
     assert registry.rollback() == (2, 1)
 
 
+@anywhere
 def test_a_refused_candidate_is_kept_with_its_reason(registry: Registry) -> None:
     """Refused by its manifest or later, it stays as it was published, and the first reason counts."""
     before = registry.manifest(2)
@@ -95,6 +98,7 @@ def test_a_refused_candidate_is_kept_with_its_reason(registry: Registry) -> None
         registry.refuse(9, "worse")
 
 
+@anywhere
 def test_a_promotion_may_ask_what_it_replaces(registry: Registry) -> None:
     """If the alias names another version than the one expected, nothing is changed."""
     registry.promote(1)
@@ -132,6 +136,7 @@ def test_a_number_alone_is_an_alias(registry: Registry) -> None:
     assert registry.resolve() == 1
 
 
+@anywhere
 def test_aliases_are_told_with_what_they_name(registry: Registry) -> None:
     """All aliases, by name; hidden files and locks are none."""
     registry.promote(1)
@@ -162,6 +167,7 @@ def test_folders_that_are_no_numbers_are_no_versions(registry: Registry, name: s
     assert publish(registry) == 4
 
 
+@anywhere
 def test_a_version_that_goes_while_it_opens_is_looked_up_again(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:

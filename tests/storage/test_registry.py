@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ from kpca_stream.storage import whole
 from kpca_stream.storage.basis import Basis, open_basis
 from kpca_stream.storage.registry import Registry
 from kpca_stream.storage.source import open_source
+from tests.storage.versions import anywhere
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,14 +29,15 @@ def basis() -> Basis:
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> Registry:
-    return Registry.of(tmp_path, "digits")
+def registry(models: str) -> Registry:
+    return Registry.of(models, "digits")
 
 
 def named(fit_name: str) -> Any:
     return lambda number: {"fit": fit_name, "of": number}
 
 
+@anywhere
 def test_versions_are_numbered_in_their_order(registry: Registry, basis: Basis) -> None:
     """Each publication gets the next number, its basis opens, and its manifest knows the number."""
     assert [registry.publish(basis, named(text)) for text in ("a", "b", "a")] == [1, 2, 3]
@@ -138,11 +139,11 @@ def test_a_damaged_manifest_is_named(registry: Registry, basis: Basis) -> None:
 
 PUBLISH = """
 import sys
-from pathlib import Path
+from kpca_stream.addresses import located
 from kpca_stream.storage.basis import open_basis
 from kpca_stream.storage.registry import Registry
-basis = open_basis(Path(sys.argv[1]))
-registry = Registry.of(Path(sys.argv[2]), "digits")
+basis = open_basis(located(sys.argv[1]))
+registry = Registry.of(sys.argv[2], "digits")
 for _ in range(6):
     version = registry.publish(basis, lambda number: {"fit": sys.argv[3]})
     registry.point(version)
@@ -150,12 +151,13 @@ for _ in range(6):
 """
 
 
+@anywhere
 def test_publishers_at_the_same_time_get_different_numbers(
-    registry: Registry, basis: Basis, tmp_path: Path
+    registry: Registry, basis: Basis, models: str
 ) -> None:
     """Three processes that publish at once get each number once, and the alias always names a version."""
     registry.publish(basis, named("first"))
-    command = [sys.executable, "-c", PUBLISH, str(registry.basis_path(1)), str(tmp_path)]
+    command = [sys.executable, "-c", PUBLISH, str(registry.basis_path(1)), models]
     children = [
         subprocess.Popen([*command, str(k)], stdout=subprocess.PIPE, text=True, cwd=ROOT) for k in range(3)
     ]
@@ -164,9 +166,6 @@ def test_publishers_at_the_same_time_get_different_numbers(
     assert sorted(int(version) for version, _ in lines) == list(range(2, 20))
     assert registry.versions() == list(range(1, 20))
     for version in registry.versions()[1:]:
-        assert (
-            json.loads((registry.folder / "versions" / str(version) / "manifest.json").read_text())["fit"]
-            in "012"
-        )
+        assert registry.manifest(version)["fit"] in "012"
     assert registry.resolve() in registry.versions()
-    assert [path for path in (registry.folder / "versions").iterdir() if path.name.startswith(".")] == []
+    assert len(registry.place.names("versions")) == 19

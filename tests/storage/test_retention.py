@@ -12,19 +12,20 @@ from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.storage.place import REMOVED
 from kpca_stream.storage.registry import Registry
 from kpca_stream.storage.retention import Retention, collect
-from tests.storage.versions import publish, read_whole
+from tests.storage.versions import anywhere, publish, read_whole
 
 NOW = Retention(keep=1, age=0)
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> Registry:
-    made = Registry.of(tmp_path, "digits")
+def registry(models: str) -> Registry:
+    made = Registry.of(models, "digits")
     for _ in range(6):
         publish(made)
     return made
 
 
+@anywhere
 def test_the_newest_and_the_named_stay(registry: Registry) -> None:
     """What an alias names or would roll back to and the newest ones stay, with the reason; others go."""
     registry.point(1, "shadow")
@@ -58,6 +59,7 @@ def test_what_is_young_stays(registry: Registry) -> None:
     assert collect(registry, Retention(keep=1, age=3600), now=time.time() + 3700).removed == (1, 5)
 
 
+@anywhere
 def test_a_dry_run_takes_nothing_away(registry: Registry) -> None:
     """It tells what would go."""
     registry.promote(2)
@@ -76,6 +78,7 @@ def test_refused_versions_do_not_crowd_out_sound_ones(registry: Registry) -> Non
     assert sorted(path.name for path in (registry.folder / "refused").iterdir()) == ["5.json", "6.json"]
 
 
+@anywhere
 def test_no_number_is_given_twice(registry: Registry) -> None:
     """The newest version of all stays, whatever its standing, so that the next gets a new number."""
     registry.refuse(6, "a poisoned week")

@@ -78,7 +78,8 @@ def test_the_index_agrees_with_the_csv_module(
     monkeypatch.setattr(lines, "WINDOW_ROWS", 2)
     for chunk_bytes in (1, 3, 2**20):
         monkeypatch.setattr(lines, "_CHUNK_BYTES", chunk_bytes)
-        index = index_lines("x", path, 0)
+        with path.open("rb") as file:
+            index = index_lines("x", file, 0)
         assert index.n_rows == len(rows)
         for window, start in enumerate(index.starts[:-1]):
             text = path.read_bytes()[start:].decode()

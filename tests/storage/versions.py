@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from kpca_stream.errors import KpcaStreamError
 from kpca_stream.numerics.kernels import Linear, Preparation
@@ -13,6 +14,8 @@ from kpca_stream.storage.frozen import Basis
 from kpca_stream.storage.registry import Registry
 from kpca_stream.storage.rows import ArrayRows
 
+anywhere = pytest.mark.parametrize("models", ["folder", "bucket"], indirect=True)
+"""For laws of a registry that hold wherever it lies."""
 N_ROWS, N_COMPONENTS = 60, 2
 
 
@@ -41,7 +44,8 @@ def tagged(tag: int) -> Basis:
 
 def publish(registry: Registry) -> int:
     """The next version, which tells its own number."""
-    tag = max(registry.versions(), default=0) + 1
+    taken = (int(name) for name in registry.place.names("versions") if name.isdecimal())
+    tag = max(taken, default=0) + 1
     return registry.publish(tagged(tag), lambda number: {"fit": str(number), "tag": tag})
 
 

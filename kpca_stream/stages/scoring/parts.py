@@ -20,7 +20,7 @@ from kpca_stream.stages.scoring.block import score_block, step_rows
 from kpca_stream.storage.basis import Basis, BasisAddress
 from kpca_stream.storage.carried import of_one_kind, types_of
 from kpca_stream.storage.rows import ArrayRows
-from kpca_stream.storage.scores import Label, PartWriter
+from kpca_stream.storage.scores import Label, PartWriter, Target
 from kpca_stream.storage.source import Source, open_source
 from kpca_stream.storage.sources.table import block_rows
 from kpca_stream.storage.stamp import changed
@@ -97,7 +97,7 @@ class Written:
 
 
 def write_part(
-    address: BasisAddress, source: Source, first_row: int, path: Path, how: Written
+    address: BasisAddress, source: Source, first_row: int, target: Path | Target, how: Written
 ) -> PartResult | DataError:
     """The task: score the rows of `source` block by block into one file, written whole or not at all.
 
@@ -109,7 +109,7 @@ def write_part(
     digest = _Digest()
     basis = address.open()  # its faults are not the file's
     try:
-        with PartWriter(path, basis.n_components, how.label) as writer:
+        with PartWriter(target, basis.n_components, how.label) as writer:
             for first, block, carried in _blocks(source, how.carry):
                 digest.add(block, carried)
                 kept = _finite(source, first, block, how.on_missing)

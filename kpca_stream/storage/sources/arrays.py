@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import zarr
 from numpy.typing import NDArray
 
+from kpca_stream.addresses import Location
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.parameters import nearest
 from kpca_stream.storage.damage import told_as
+from kpca_stream.storage.located import address_of, open_node
+from kpca_stream.storage.object_stamp import ObjectStamp, ZarrObjectsStamp
 from kpca_stream.storage.rows import ArrayRows, NpyRows, Rows, ZarrRows
 from kpca_stream.storage.sources.table import (
     LARGEST_CHUNK_BYTES,
@@ -27,9 +30,10 @@ from kpca_stream.storage.sources.table import (
     check_array,
     is_usable,
     numbered,
+    stamped,
     steps,
 )
-from kpca_stream.storage.stamp import FileStamp, ZarrStamp, changed
+from kpca_stream.storage.stamp import ZarrStamp, changed
 
 SKLEARN_NAMES = ("breast_cancer", "diabetes", "digits", "iris", "linnerud", "wine")
 
@@ -129,7 +133,7 @@ class NpyTable(FileTable):
     def read_pieces(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
         """Read without a memory map, whose pages would count as used memory."""
         load = self._load_columns if self.by_columns else self._load_rows
-        with self.file.path.open("rb") as file:
+        with self.file.open() as file:
             for a, b in steps(start, stop, block_rows(self.shape[1])):
                 yield load(file, a, b, picked)
 
@@ -146,19 +150,19 @@ class NpyTable(FileTable):
 
     def _values(self, file: BinaryIO, first: int, count: int) -> NDArray[Any]:
         file.seek(self.offset + first * self.dtype.itemsize)
-        values = np.fromfile(file, self.dtype, count)
-        if values.size != count:
+        values = np.empty(count, self.dtype)
+        if file.readinto(values.view(np.uint8)) != values.nbytes:  # type: ignore[attr-defined]
             raise changed(self.name, "is shorter")
         return values
 
     def rows(self, start: int, stop: int) -> Rows | None:
-        """The file as it is, where it lies row by row in a usable type."""
-        if self.by_columns or not is_usable(self.dtype):
+        """The file as it is, where it lies on disk row by row in a usable type."""
+        if self.by_columns or not is_usable(self.dtype) or isinstance(self.file, ObjectStamp):
             return None
         return NpyRows(self.file, start, stop, self.shape[1], self.dtype, self.offset, self.shape[0])
 
 
-def open_npy(name: str, path: Path) -> NpyTable:
+def open_npy(name: str, path: Location) -> NpyTable:
     """Read the header of an ``.npy`` file.
 
     Raises
@@ -166,12 +170,27 @@ def open_npy(name: str, path: Path) -> NpyTable:
     DataError
         If it is no such file, cut short, or not a matrix of real numbers.
     """
-    file = FileStamp.of(name, path)
-    with told_as(f"{name}: not a whole .npy file of numbers", "write it again with numpy.save"):
-        array = np.lib.format.open_memmap(path, mode="r")
-    check_array(name, array.shape, array.dtype)
-    by_columns = not array.flags.c_contiguous
-    return NpyTable(file, array.shape, array.dtype, array.offset, by_columns)
+    file = stamped(name, path)
+    with (
+        told_as(f"{name}: not a whole .npy file of numbers", "write it again with numpy.save"),
+        file.open() as opened,
+    ):
+        shape, by_columns, dtype = _header(opened)
+        offset = opened.tell()
+        if dtype.hasobject or min(shape, default=0) < 0:
+            raise ValueError(f"got shape {shape} of {dtype}")
+        if offset + math.prod(shape) * dtype.itemsize > file.size:
+            raise ValueError(f"got {file.size} bytes for shape {shape} of {dtype}")
+    check_array(name, shape, dtype)
+    return NpyTable(file, shape, dtype, offset, by_columns)
+
+
+def _header(file: BinaryIO) -> tuple[Any, bool, np.dtype[Any]]:
+    """Shape, whether columns lie in one piece, and type of a file that is opened at its beginning."""
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, is_fortran, dtype = read(file)
+    return shape, is_fortran and min(shape, default=0) > 1, dtype
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +199,7 @@ class ZarrTable(Whole):
 
     title: str
     array: zarr.Array[Any]
-    written: ZarrStamp | None
+    written: ZarrStamp | ZarrObjectsStamp | None
 
     @property
     def name(self) -> str:
@@ -226,17 +245,19 @@ class ZarrTable(Whole):
             self.written.check(start, stop)
 
     def rows(self, start: int, stop: int) -> Rows | None:
-        """The array as it is, where its type is usable and a row of chunks fits a few blocks."""
+        """The array as it is, where it is on disk, its type usable and a row of chunks fits a few blocks."""
         if not is_usable(np.dtype(self.array.dtype)) or self._chunk_bytes() > LARGEST_CHUNK_BYTES:
+            return None
+        if isinstance(self.written, ZarrObjectsStamp):
             return None
         return ZarrRows(self.array, start, stop, self.written)
 
     def stamp(self) -> str:
-        """Time of the last change."""
+        """Time of the last change; of objects a digest of their ETags."""
         return "" if self.written is None else self.written.text
 
 
-def open_zarr(name: str, path: Path) -> ZarrTable:
+def open_zarr(name: str, path: Location) -> ZarrTable:
     """Open a Zarr array, or the only matrix of a Zarr group.
 
     Raises
@@ -245,7 +266,7 @@ def open_zarr(name: str, path: Path) -> ZarrTable:
         If there is none, or not exactly one.
     """
     with told_as(f"{name}: not a readable Zarr array", "name the array's own folder, or restore it"):
-        node = zarr.open(path, mode="r")
+        node = open_node(path)
         matrices = [node] if isinstance(node, zarr.Array) else [a for _, a in node.arrays() if a.ndim == 2]
     if len(matrices) != 1:
         raise DataError(
@@ -258,7 +279,12 @@ def open_zarr(name: str, path: Path) -> ZarrTable:
 def zarr_table(name: str, array: zarr.Array[Any]) -> ZarrTable:
     """The table of an open array, after a check of shape and type."""
     check_array(name, array.shape, np.dtype(array.dtype))
-    return ZarrTable(name, array, ZarrStamp.of(name, array))
+    return ZarrTable(name, array, _stamp_of(name, array))
+
+
+def _stamp_of(name: str, array: zarr.Array[Any]) -> ZarrStamp | ZarrObjectsStamp | None:
+    bucket = address_of(array.store_path.store)
+    return ZarrStamp.of(name, array) if bucket is None else ZarrObjectsStamp.of(name, array, bucket)
 
 
 def pick(block: NDArray[Any], picked: tuple[int, ...]) -> NDArray[Any]:

@@ -12,7 +12,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kpca_stream.addresses import Location
 from kpca_stream.storage.damage import told_as
+from kpca_stream.storage.object_stamp import ObjectFile, ObjectStamp
 from kpca_stream.storage.sources.columnar import as_array, check_names, number_type
 from kpca_stream.storage.sources.table import (
     BLOCK_BYTES,
@@ -21,6 +23,7 @@ from kpca_stream.storage.sources.table import (
     Picked,
     block_rows,
     check_not_empty,
+    stamped,
     steps,
 )
 from kpca_stream.storage.stamp import FileStamp
@@ -31,7 +34,8 @@ class ArrowTable(FileTable):
     """An Arrow file; `offsets` are the first rows of its record batches, and the number of rows.
 
     Batches that are not compressed lie in the file as they are used, and only the rows at hand are in memory
-    whatever their size. A compressed one is in memory whole, with the columns that are read.
+    whatever their size. A compressed one, and each one of an object in a bucket, is in memory whole, with the
+    columns that are read.
     """
 
     columns: tuple[Column, ...]
@@ -68,14 +72,16 @@ class ArrowTable(FileTable):
 
     def _batches(
         self, start: int, stop: int, picked: tuple[int, ...]
-    ) -> Iterator[tuple[_Mapped, pa.RecordBatch]]:
+    ) -> Iterator[tuple[_Mapped | _Fetched, pa.RecordBatch]]:
         problem = f"{self.name}, rows {start} to {stop - 1}: cannot be read"
         with told_as(problem, "restore the file or write it again"):
-            mapped = _Mapped(self.file.path, picked if self.is_compressed else ())
+            mapped = _opened(self.file, picked if self.is_compressed else ())
             for batch in self._slices(mapped, start, stop, len(picked)):
                 yield mapped, batch
 
-    def _slices(self, mapped: _Mapped, start: int, stop: int, n_columns: int) -> Iterator[pa.RecordBatch]:
+    def _slices(
+        self, mapped: _Mapped | _Fetched, start: int, stop: int, n_columns: int
+    ) -> Iterator[pa.RecordBatch]:
         for index, (first, end) in enumerate(zip(self.offsets, self.offsets[1:], strict=False)):
             a, b = max(start, first), min(stop, end)
             if a >= b:
@@ -86,6 +92,27 @@ class ArrowTable(FileTable):
                 self.file.check()
                 yield batch.slice(low, high - low)
             del batch  # before the next is decoded
+
+
+class _Fetched:
+    """An object, of which a record batch is in memory while it is read."""
+
+    def __init__(self, stamp: ObjectStamp, included: tuple[int, ...] = ()) -> None:
+        options = pa.ipc.IpcReadOptions(included_fields=list(included), use_threads=False)
+        self.file = ObjectFile(stamp)
+        with self.file.telling():
+            file = pa.PythonFile(self.file, "r")
+            self.reader = pa.ipc.open_file(file, options=options, memory_pool=pa.system_memory_pool())
+
+    def batch(self, index: int) -> pa.RecordBatch:
+        """A record batch whose buffers are as long as its columns need."""
+        with self.file.telling():
+            batch = self.reader.get_batch(index)
+        batch.validate()
+        return batch
+
+    def release(self) -> None:
+        """A batch goes with the last of its views."""
 
 
 class _Mapped:
@@ -119,7 +146,7 @@ class _Mapped:
         return all(buffer.size == 0 or start <= buffer.address < stop for buffer in buffers)
 
 
-def open_arrow(name: str, path: Path) -> ArrowTable:
+def open_arrow(name: str, path: Location) -> ArrowTable:
     """Read the schema of an Arrow file and the heights of its record batches.
 
     Raises
@@ -127,20 +154,28 @@ def open_arrow(name: str, path: Path) -> ArrowTable:
     DataError
         If it is not a file in this format, has no rows, or two columns of one name.
     """
-    stamp = FileStamp.of(name, path)
+    stamp = stamped(name, path)
     problem = f"{name}: not a whole Arrow IPC file or Feather file of version 2"
     with told_as(problem, "write it again with pyarrow.feather.write_feather"):
-        whole = _Mapped(path)
+        whole = _opened(stamp)
         columns = tuple(Column(field.name, number_type(field.type)) for field in whole.reader.schema)
-        is_compressed = whole.reader.num_record_batches > 0 and not whole.holds(whole.batch(0))
-        heights = list(_heights(path, _narrowest(columns) if is_compressed else ()))
+        is_compressed = isinstance(whole, _Fetched) or _is_compressed(whole)
+        heights = list(_heights(stamp, _narrowest(columns) if is_compressed else ()))
     check_not_empty(name, sum(heights), len(columns))
     check_names(name, columns)
     return ArrowTable(stamp, columns, (0, *np.cumsum(heights).tolist()), is_compressed)
 
 
-def _heights(path: Path, included: tuple[int, ...]) -> Iterator[int]:
-    mapped = _Mapped(path, included)
+def _is_compressed(whole: _Mapped) -> bool:
+    return whole.reader.num_record_batches > 0 and not whole.holds(whole.batch(0))
+
+
+def _opened(stamp: FileStamp | ObjectStamp, included: tuple[int, ...] = ()) -> _Mapped | _Fetched:
+    return _Mapped(stamp.path, included) if isinstance(stamp, FileStamp) else _Fetched(stamp, included)
+
+
+def _heights(stamp: FileStamp | ObjectStamp, included: tuple[int, ...]) -> Iterator[int]:
+    mapped = _opened(stamp, included)
     for index in range(mapped.reader.num_record_batches):
         yield mapped.batch(index).num_rows
 

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -22,6 +21,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 from numpy.typing import NDArray
 
+from kpca_stream.addresses import Location
 from kpca_stream.errors import DataError
 from kpca_stream.storage.damage import first_line
 from kpca_stream.storage.sources.lines import LONGEST_LINE, LineIndex, check_length, index_lines
@@ -31,6 +31,7 @@ from kpca_stream.storage.sources.table import (
     FileTable,
     Picked,
     check_not_empty,
+    stamped,
 )
 from kpca_stream.storage.stamp import FileStamp
 
@@ -107,7 +108,7 @@ class CsvTable(FileTable):
         names = [str(position) for position in range(len(self.columns))]
         block_bytes = max(block_bytes, 2 * self.lines.longest)
         with (
-            pa.OSFile(str(self.file.path), "rb") as file,
+            self._native() as file,
             pacsv.open_csv(
                 file.get_stream(begin, end - begin),
                 pacsv.ReadOptions(column_names=names, use_threads=False, block_size=block_bytes),
@@ -117,6 +118,11 @@ class CsvTable(FileTable):
             ) as reader,
         ):
             yield reader
+
+    def _native(self) -> pa.NativeFile:
+        if isinstance(self.file, FileStamp):
+            return pa.OSFile(str(self.file.path), "rb")
+        return pa.PythonFile(self.file.open(), "r")
 
     def typed(self) -> CsvTable:
         """The same table, where columns of text have no type."""
@@ -158,7 +164,7 @@ class CsvTable(FileTable):
         return DataError(f"{self.name}: cannot be parsed ({first_line(error)}); repair the file")
 
     def _cells(self, first: int, last: int) -> Iterator[tuple[int, list[str]]]:
-        with self.file.path.open("rb") as raw:
+        with self.file.open() as raw:
             raw.seek(self.lines.range(first, last)[0])
             text = io.TextIOWrapper(raw, encoding="utf-8", errors="replace", newline="")
             filled = (cells for cells in csv.reader(text) if cells)
@@ -176,7 +182,7 @@ class CsvTable(FileTable):
         return None
 
 
-def open_csv(name: str, path: Path) -> CsvTable:
+def open_csv(name: str, path: Location) -> CsvTable:
     """Read the header, find the types in the first rows, and index the rows.
 
     The first line is a header unless all of its fields are numbers; 0, 1, 2, … over three or more columns
@@ -188,22 +194,22 @@ def open_csv(name: str, path: Path) -> CsvTable:
     DataError
         If the file is empty, has no rows, or is no text in lines.
     """
-    file = FileStamp.of(name, path)
-    header, begin = _header(name, path)
-    is_header = not _all_numbers(header) or _is_count(header)
-    lines = index_lines(name, path, begin if is_header else _bom(path))
+    file = stamped(name, path)
+    with file.open() as raw:
+        header, begin = _header(name, raw)
+        is_header = not _all_numbers(header) or _is_count(header)
+        lines = index_lines(name, raw, begin if is_header else _bom(raw))
     check_not_empty(name, lines.n_rows, len(header))
     labels = header if is_header else [""] * len(header)
     columns = tuple(Column(label or str(position), _FLOAT) for position, label in enumerate(labels))
     return CsvTable(file, columns, lines).typed()
 
 
-def _header(name: str, path: Path) -> tuple[list[str], int]:
+def _header(name: str, raw: BinaryIO) -> tuple[list[str], int]:
     """Fields of the first line that is not blank, and where the next line begins."""
-    with path.open("rb") as raw:
-        raw.seek(_bom(path))
-        record = b"".join(_first_record(name, raw)).strip()
-        begin = raw.tell()
+    raw.seek(_bom(raw))
+    record = b"".join(_first_record(name, raw)).strip()
+    begin = raw.tell()
     if record.count(b'"') % 2:
         raise DataError(f"{name}: got a quote in the first line that is not closed; close it or take it out")
     if b"\r" in record.replace(b"\r\n", b""):
@@ -229,10 +235,10 @@ def _first_record(name: str, raw: BinaryIO) -> Iterator[bytes]:
         check_length(name, n_bytes)
 
 
-def _bom(path: Path) -> int:
+def _bom(raw: BinaryIO) -> int:
     """Bytes of the mark that some programs put before UTF-8 text."""
-    with path.open("rb") as raw:
-        return len(codecs.BOM_UTF8) if raw.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8 else 0
+    raw.seek(0)
+    return len(codecs.BOM_UTF8) if raw.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8 else 0
 
 
 def _is_numeric(kind: pa.DataType) -> bool:

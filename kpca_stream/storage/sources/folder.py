@@ -14,7 +14,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kpca_stream.addresses import Location
 from kpca_stream.errors import DataError
+from kpca_stream.storage.located import names_in
 from kpca_stream.storage.rows import Rows
 from kpca_stream.storage.sources.table import Column, Picked, Piece, Table
 
@@ -108,7 +110,7 @@ def folder_table(name: str, tables: tuple[Table, ...]) -> FolderTable:
     return FolderTable(name, tables)
 
 
-def members(path: Path, kind_of: Callable[[Path], str], expected: str) -> list[Path]:
+def members(path: Location, kind_of: Callable[[Location], str], expected: str) -> list[Location]:
     """The files of a folder in order of their names, without hidden and unfinished ones.
 
     Those that come later are not seen. `expected` names the kinds that there are.
@@ -118,7 +120,7 @@ def members(path: Path, kind_of: Callable[[Path], str], expected: str) -> list[P
     DataError
         If there are none, or of several kinds.
     """
-    files = sorted(entry for entry in path.iterdir() if not is_ignored(entry.name))
+    files = [path / name for name in sorted(names_in(path)) if not is_ignored(name)]
     if not files:
         raise DataError(f"{path}: got an empty folder, expected {expected}; add some")
     for file in files[1:]:

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kpca_stream.addresses import Location
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.parameters import nearest
 from kpca_stream.storage.damage import told_as
+from kpca_stream.storage.object_stamp import ObjectStamp
 from kpca_stream.storage.sources.arrays import pick
 from kpca_stream.storage.sources.table import (
     Column,
@@ -24,6 +26,7 @@ from kpca_stream.storage.sources.table import (
     aligned_rows,
     check_array,
     numbered,
+    stamped,
     steps,
 )
 from kpca_stream.storage.stamp import FileStamp
@@ -73,20 +76,20 @@ class Hdf5Table(FileTable):
         height = self._height()
         library = _library(self.name)
         problem = f"{self.name}, rows {start} to {stop - 1}: cannot be read"
-        with told_as(problem, _REMEDY), library.File(self.file.path, "r") as file:
+        with told_as(problem, _REMEDY), _open(library, self.file) as file:
             dataset = file[self.dataset]
             for a, b in steps(start - start % height, stop, height):
                 yield pick(dataset[max(a, start) : b], picked)
 
 
-def open_hdf5(name: str, path: Path, dataset: str | None = None) -> Hdf5Table:
+def open_hdf5(name: str, path: Location, dataset: str | None = None) -> Hdf5Table:
     """Read the layout of a dataset of an HDF5 file.
 
     Parameters
     ----------
     name : str
         How messages name the file.
-    path : Path
+    path : Path or Address
         The file.
     dataset : str, optional
         Its name in the file, such as ``group/x``; by default the only matrix of numbers there.
@@ -100,8 +103,8 @@ def open_hdf5(name: str, path: Path, dataset: str | None = None) -> Hdf5Table:
         values of the dataset in other files.
     """
     library = _library(name)
-    stamp = FileStamp.of(name if dataset is None else f"{name}{SEPARATOR}{dataset}", path)
-    with told_as(f"{name}: not a whole HDF5 file", _REMEDY), library.File(path, "r") as file:
+    stamp = stamped(name if dataset is None else f"{name}{SEPARATOR}{dataset}", path)
+    with told_as(f"{name}: not a whole HDF5 file", _REMEDY), _open(library, stamp) as file:
         return _table(stamp, _chosen(library, name, file, dataset))
 
 
@@ -112,6 +115,10 @@ def _library(name: str) -> ModuleType:
         raise ConfigError(
             f"{name}: HDF5 files need h5py, which is not installed; pip install 'kpca-stream[hdf5]'"
         ) from error
+
+
+def _open(library: ModuleType, stamp: FileStamp | ObjectStamp) -> Any:
+    return library.File(stamp.path if isinstance(stamp, FileStamp) else stamp.open(), "r")
 
 
 def _chosen(library: ModuleType, name: str, file: Any, asked: str | None) -> Any:
@@ -138,7 +145,7 @@ def _chosen(library: ModuleType, name: str, file: Any, asked: str | None) -> Any
     return found[matrices[0]]
 
 
-def _table(stamp: FileStamp, dataset: Any) -> Hdf5Table:
+def _table(stamp: FileStamp | ObjectStamp, dataset: Any) -> Hdf5Table:
     if dataset.shape is None:
         raise DataError(f"{stamp.name}: got a dataset without a shape, expected rows and columns")
     check_array(stamp.name, dataset.shape, dataset.dtype)

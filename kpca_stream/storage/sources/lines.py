@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,7 @@ class LineIndex:
         return self.starts[first], self.starts[last]
 
 
-def index_lines(name: str, path: Path, begin: int) -> LineIndex:
+def index_lines(name: str, file: BinaryIO, begin: int) -> LineIndex:
     """Scan a file from byte `begin` on, in bounded memory.
 
     Blank lines are no rows; line ends inside quotes are no line ends.
@@ -59,19 +59,18 @@ def index_lines(name: str, path: Path, begin: int) -> LineIndex:
     n_rows = longest = 0
     is_quoted = False
     at, pending = begin, b""
-    with path.open("rb") as file:
-        file.seek(begin)
-        while chunk := file.read(_CHUNK_BYTES):
-            pending += chunk
-            is_quoted = is_quoted or b'"' in chunk
-            masked = _mask(pending) if is_quoted else pending
-            whole = masked.rfind(b"\n") + 1
-            if not whole:
-                check_length(name, len(pending))
-            first, length = _lines(masked[:whole])
-            _note(starts, at + first, n_rows)
-            n_rows, longest = n_rows + first.size, max(longest, int(length.max(initial=0)))
-            at, pending = at + whole, pending[whole:]
+    file.seek(begin)
+    while chunk := file.read(_CHUNK_BYTES):
+        pending += chunk
+        is_quoted = is_quoted or b'"' in chunk
+        masked = _mask(pending) if is_quoted else pending
+        whole = masked.rfind(b"\n") + 1
+        if not whole:
+            check_length(name, len(pending))
+        first, length = _lines(masked[:whole])
+        _note(starts, at + first, n_rows)
+        n_rows, longest = n_rows + first.size, max(longest, int(length.max(initial=0)))
+        at, pending = at + whole, pending[whole:]
     first, length = _lines(_mask(pending) if is_quoted else pending)
     _note(starts, at + first, n_rows)
     longest = max(longest, int(length.max(initial=0)))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,14 +16,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from kpca_stream.addresses import Location
 from kpca_stream.errors import DataError
 from kpca_stream.storage.damage import told_as
+from kpca_stream.storage.object_stamp import ObjectStamp
 from kpca_stream.storage.sources.columnar import as_array, check_names, number_type
-from kpca_stream.storage.sources.table import Column, FileTable, Picked, block_rows, check_not_empty
+from kpca_stream.storage.sources.table import Column, FileTable, Picked, block_rows, check_not_empty, stamped
 from kpca_stream.storage.stamp import FileStamp
 
 _BUFFER_BYTES = 64 * 1024
-_PAGE_BYTES = 2**20
+_REQUEST_BYTES = _PAGE_BYTES = 2**20
 _FOOTER_BYTES = 1000
 """What a reader holds of each column of each row group."""
 _BATCHES_PER_BLOCK = 4
@@ -83,7 +84,7 @@ class ParquetTable(FileTable):
     @contextmanager
     def _reading(self, start: int, stop: int) -> Iterator[pq.ParquetFile]:
         problem = f"{self.name}, rows {start} to {stop - 1}: cannot be read"
-        with told_as(problem, _REMEDY), _open(self.file.path) as file:
+        with told_as(problem, _REMEDY), _open(self.file) as file:
             yield file
 
     def _batches(
@@ -108,7 +109,7 @@ class ParquetTable(FileTable):
         return [group for group, (a, b) in enumerate(bounds) if a < stop and b > start]
 
 
-def open_parquet(name: str, path: Path) -> ParquetTable:
+def open_parquet(name: str, path: Location) -> ParquetTable:
     """Read the footer of a Parquet file.
 
     Raises
@@ -116,8 +117,8 @@ def open_parquet(name: str, path: Path) -> ParquetTable:
     DataError
         If it is not a Parquet file, has no rows, or two columns of one name.
     """
-    stamp = FileStamp.of(name, path)
-    with told_as(f"{name}: not a whole Parquet file", _REMEDY), _open(path) as file:
+    stamp = stamped(name, path)
+    with told_as(f"{name}: not a whole Parquet file", _REMEDY), _open(stamp) as file:
         schema, metadata = file.schema_arrow, file.metadata
         groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
         heights = [group.num_rows for group in groups]
@@ -130,8 +131,14 @@ def open_parquet(name: str, path: Path) -> ParquetTable:
     return ParquetTable(stamp, columns, (0, *np.cumsum(heights).tolist()), group_bytes)
 
 
-def _open(path: Path) -> pq.ParquetFile:
+def _open(stamp: FileStamp | ObjectStamp) -> pq.ParquetFile:
+    source: Any = stamp.open(buffered=False) if isinstance(stamp, ObjectStamp) else stamp.path
+    buffer_bytes = _REQUEST_BYTES if isinstance(stamp, ObjectStamp) else _BUFFER_BYTES
     # Without pre-buffering and with a small buffer, a column chunk is read as it is decoded, not whole.
     return pq.ParquetFile(
-        path, pre_buffer=False, buffer_size=_BUFFER_BYTES, page_checksum_verification=True, memory_map=False
+        source,
+        pre_buffer=False,
+        buffer_size=buffer_bytes,
+        page_checksum_verification=True,
+        memory_map=False,
     )

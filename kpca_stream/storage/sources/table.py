@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kpca_stream.addresses import Location
 from kpca_stream.errors import DataError
+from kpca_stream.storage.object_stamp import ObjectStamp
 from kpca_stream.storage.rows import Rows
 from kpca_stream.storage.stamp import FileStamp, changed
 
@@ -161,7 +163,7 @@ class Whole(ABC):
 class FileTable(Whole):
     """What tables made of one file have in common."""
 
-    file: FileStamp
+    file: FileStamp | ObjectStamp
 
     @property
     def name(self) -> str:
@@ -169,7 +171,7 @@ class FileTable(Whole):
         return self.file.name
 
     def stamp(self) -> str:
-        """Size and time of the file."""
+        """Size and time of a file, size and ETag of an object."""
         return self.file.text
 
     def read(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
@@ -196,6 +198,11 @@ class FileTable(Whole):
     @abstractmethod
     def read_pieces(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
         """Rows ``start`` to ``stop``, whatever became of the file."""
+
+
+def stamped(name: str, place: Location) -> FileStamp | ObjectStamp:
+    """The file or object at `place` as it is now, called `name` in messages."""
+    return FileStamp.of(name, place) if isinstance(place, Path) else ObjectStamp.of(name, place)
 
 
 def numbered(n_columns: int, dtype: np.dtype[Any]) -> tuple[Column, ...]:
