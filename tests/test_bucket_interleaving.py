@@ -8,16 +8,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kpca_stream.addresses import Address
+from kpca_stream.errors import BusyError
 from kpca_stream.pipeline import fit_config
 from kpca_stream.scorer import Scorer
 from kpca_stream.storage import bucket_shelf, objects
+from kpca_stream.storage.whole import remove
 from kpca_stream.telemetry import silent
-from tests.jobs import configured
-from tests.scorings import X, as_csv, fitted, scoring
-from tests.test_bucket_scorer import check_bucket
+from tests.jobs import configured, contents
+from tests.scorings import KINDS, X, as_csv, fitted, scoring
+from tests.test_bucket_scorer import check_bucket, held, sent
 
 pytestmark = pytest.mark.slow
 
@@ -70,7 +73,7 @@ class Fresh:
 
     def after(self, folder: Path) -> None:
         for path in (folder / "in").iterdir():
-            path.unlink()
+            remove(path)
         for name, rows in self.files.items():
             as_csv(folder / "in" / name, rows)
 
@@ -134,3 +137,58 @@ def test_another_scorer_before_any_request(folder: Path, bucket: str, case: Fres
         folder, bucket, case, lambda place: scorer_of(folder, place).work_off() and None
     ):
         check_bucket(folder, place, case.files, version=2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_outage_before_any_request(folder: Path, bucket: str, kind: str) -> None:
+    """Whichever request the store does not answer, the command ends with that, and no object is set aside."""
+    for path in (folder / "in").iterdir():
+        remove(path)
+    KINDS[kind](folder / "in" / f"a.{kind}", X[:9])
+    sent(folder / "in", f"{bucket}/in")
+
+    def out() -> None:
+        raise BusyError("the store does not answer")
+
+    for request in itertools.count(1):
+        place = f"{bucket}/{request}"
+        changes = {"score.output": place, "score.input.path": f"{bucket}/in/"}
+        with before(request, out) as count:
+            try:
+                found = Scorer(scoring(folder, changes), silent()).work_off()
+            except BusyError:
+                found = None
+        if len(count) < request:
+            break
+        assert found is None, f"request {request}: {found}"
+        assert not any(b'"fault": "' in data for key, data in held(place).items() if "_ledger" in key)
+    assert found is not None
+    assert (request > 10, found.n_rows) == (True, 9)
+
+
+@pytest.mark.parametrize("end", [Death, BusyError])
+def test_a_fit_that_ends_before_any_request(tmp_path: Path, bucket: str, end: type[BaseException]) -> None:
+    """Whichever request of a fit is its last, the next one finds its tiles, and ends with the same bits."""
+    np.save(tmp_path / "train.npy", X)
+    basic = {"score": None, "gram.tile_rows": 128}
+    expected = fit_config(configured(tmp_path, basic), silent())
+    tiles = contents(tmp_path / "gram.zarr" / "tiles")
+
+    def stop() -> None:
+        raise end("here")
+
+    for request in itertools.count(1):
+        place, work = f"{bucket}/{request}.zarr", tmp_path / f"{request}"
+        changes = {"gram.path": place, "gram.work": str(work / "w"), "models.path": str(work / "m")}
+        config = configured(tmp_path, basic | changes)
+        with before(request, stop) as count, suppress(end):
+            fit_config(config, silent())
+        there = sum(key.startswith("tiles/c/") for key in held(place))
+        if len(count) < request:
+            break
+        found = fit_config(config, silent())
+        assert (found.tiles_found, found.tiles_made) == (there, expected.n_tiles - there)
+        assert (found.eigenvalues, found.residual_norms) == (expected.eigenvalues, expected.residual_norms)
+        named = {key: data for key, data in held(place).items() if key != "zarr.json"}
+        assert named == {f"tiles/{key}": data for key, data in tiles.items()}
+    assert request > 20

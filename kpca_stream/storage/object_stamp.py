@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import io
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO
@@ -16,7 +18,7 @@ from typing import Any, BinaryIO
 import zarr
 
 from kpca_stream.addresses import Address
-from kpca_stream.errors import DataError
+from kpca_stream.errors import DataError, KpcaStreamError
 from kpca_stream.storage import objects
 from kpca_stream.storage.objects import Entry, Version
 from kpca_stream.storage.stamp import changed
@@ -60,42 +62,66 @@ class ObjectStamp:
 
         Where it is not `buffered`, each read is one request.
         """
-        file = _ObjectFile(self)
+        file = ObjectFile(self)
         return io.BufferedReader(file, BUFFER_BYTES) if buffered else file  # type: ignore[return-value]
 
 
-class _ObjectFile(io.RawIOBase):
+class ObjectFile(io.RawIOBase):
     """Reads are requests for ranges of bytes."""
 
     def __init__(self, stamp: ObjectStamp) -> None:
         super().__init__()
         self.stamp = stamp
         self.at = 0
+        self.failure: KpcaStreamError | None = None
 
     def readable(self) -> bool:
+        """See `io.RawIOBase`."""
         return True
 
     def seekable(self) -> bool:
+        """See `io.RawIOBase`."""
         return True
 
     def tell(self) -> int:
+        """See `io.RawIOBase`."""
         return self.at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """See `io.RawIOBase`."""
         self.at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self.at, io.SEEK_END: self.stamp.size}[whence]
         return self.at
 
     def readinto(self, buffer: Any, /) -> int:
+        """See `io.RawIOBase`."""
         view = memoryview(buffer).cast("B")
         stop = min(self.at + len(view), self.stamp.size)
         if stop <= self.at:
             return 0
-        data = objects.get_range(self.stamp.address, self.at, stop, version=self.stamp.version)
-        if data is None:
-            raise changed(self.stamp.name, "was written again or removed")
+        data = self._fetched(self.at, stop)
         view[: len(data)] = data
         self.at += len(data)
         return len(data)
+
+    def _fetched(self, start: int, stop: int) -> bytes:
+        try:
+            data = objects.get_range(self.stamp.address, start, stop, version=self.stamp.version)
+            if data is None:
+                raise changed(self.stamp.name, "was written again or removed")
+        except KpcaStreamError as error:
+            self.failure = error
+            raise
+        return data
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Around a library that tells of a request that failed as of bytes that are damaged."""
+        try:
+            yield
+        except Exception as error:
+            if self.failure is None or isinstance(error, KpcaStreamError):
+                raise
+            raise self.failure from error
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from kpca_stream.addresses import Address
-from kpca_stream.errors import ConfigError
+from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.storage.outage import told_of
 
 CONNECT_SECONDS = 5
@@ -30,6 +30,8 @@ LONGEST_WAIT = timedelta(seconds=5)
 GIVE_UP_AFTER = timedelta(seconds=120)
 WRITER = "writer"
 """The name, among what is kept beside an object, of the put that made it."""
+MOST_SMALL_BYTES = 2**26
+"""Of what is read whole: a basis names its columns in one file."""
 PART_BYTES = 8 * 2**20
 PARTS_AT_ONCE = 4
 """What is sent or fetched at once of a large object."""
@@ -78,6 +80,11 @@ def get(address: Address) -> Found | None:
     with suppress(FileNotFoundError), told_of(address):
         result = obstore.get(opened(address), address.key)
         meta = result.meta
+        if meta["size"] > MOST_SMALL_BYTES:
+            raise DataError(
+                f"{address}: got {meta['size']:,} bytes, expected a small file of at most "
+                f"{MOST_SMALL_BYTES:,}; restore it from a copy, or remove it"
+            )
         return Found(bytes(result.bytes()), Version(meta["e_tag"], meta["version"]))
     return None
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kpca_stream.addresses import Location
 from kpca_stream.storage.damage import told_as
-from kpca_stream.storage.object_stamp import ObjectStamp
+from kpca_stream.storage.object_stamp import ObjectFile, ObjectStamp
 from kpca_stream.storage.sources.columnar import as_array, check_names, number_type
 from kpca_stream.storage.sources.table import (
     BLOCK_BYTES,
@@ -99,12 +99,15 @@ class _Fetched:
 
     def __init__(self, stamp: ObjectStamp, included: tuple[int, ...] = ()) -> None:
         options = pa.ipc.IpcReadOptions(included_fields=list(included), use_threads=False)
-        file = pa.PythonFile(stamp.open(buffered=False), "r")
-        self.reader = pa.ipc.open_file(file, options=options, memory_pool=pa.system_memory_pool())
+        self.file = ObjectFile(stamp)
+        with self.file.telling():
+            file = pa.PythonFile(self.file, "r")
+            self.reader = pa.ipc.open_file(file, options=options, memory_pool=pa.system_memory_pool())
 
     def batch(self, index: int) -> pa.RecordBatch:
         """A record batch whose buffers are as long as its columns need."""
-        batch = self.reader.get_batch(index)
+        with self.file.telling():
+            batch = self.reader.get_batch(index)
         batch.validate()
         return batch
 
