@@ -135,9 +135,6 @@ class Faults:
         answer = list(answer)
         with self.lock:
             self.counts["bytes"] += sum(map(len, answer))
-        answer = list(answer)
-        with self.lock:
-            self.counts["bytes"] += sum(map(len, answer))
         if fault == "lost":
             environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
             return []

@@ -15,6 +15,8 @@ import pytest
 import zarr
 from numpy.typing import NDArray
 
+from kpca_stream.addresses import Address
+from kpca_stream.storage import objects
 from kpca_stream.storage.source import open_source
 from tests.memory import peak_above_imports
 from tests.tables import write_arrow, write_feather, write_hdf5
@@ -22,7 +24,8 @@ from tests.tables import write_arrow, write_feather, write_hdf5
 Array = NDArray[Any]
 LIMIT = 96 * 2**20
 SWEEP_BYTES = 24 * 2**20
-N_SAMPLES, N_FEATURES = 2_500_000, 8
+N_SAMPLES, N_OBJECT, N_FEATURES = 2_500_000, 800_000, 8
+assert 8 * N_SAMPLES * N_FEATURES > 1.5 * LIMIT
 
 CHILD = """
 import dask
@@ -119,15 +122,52 @@ def test_data_larger_than_the_limit(write: Callable[[Path, Array], Path], tmp_pa
 
     What it takes beyond the reader's own estimate is the sweep's: some blocks as float64 and their marks.
     """
-    X = np.random.default_rng(0).standard_normal((N_SAMPLES, N_FEATURES)).round(6)
-    assert X.nbytes > 1.5 * LIMIT
+    tiny, large = written(write, tmp_path, N_SAMPLES)
+    assert check(tmp_path, tiny, large, N_SAMPLES) < LIMIT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "write",
+    [
+        write_npy,
+        write_npy_by_columns,
+        write_zarr,
+        write_parquet,
+        write_parquet_of_one_row_group,
+        write_csv,
+        write_feather,
+        write_hdf5,
+        write_hdf5_in_one_piece,
+    ],
+)
+def test_objects_larger_than_the_limit(
+    write: Callable[[Path, Array], Path], tmp_path: Path, bucket: str
+) -> None:
+    """The same holds, but for the limit, of 51 MB in a bucket."""
+    sent = []
+    for index, path in enumerate(written(write, tmp_path, N_OBJECT)):
+        address = Address.parse(bucket) / f"{index}/{path.name}"
+        for file in [path] if path.is_file() else path.rglob("*"):
+            if file.is_file():
+                below = file.relative_to(path).as_posix()
+                objects.put(address if file == path else address / below, file)
+        sent.append(str(address))
+    check(tmp_path, sent[0], sent[1], N_OBJECT)
+
+
+def written(write: Callable[[Path, Array], Path], folder: Path, n_samples: int) -> tuple[Path, Path]:
+    X = np.random.default_rng(0).standard_normal((n_samples, N_FEATURES)).round(6)
     X[3, 0] = np.nan
-    (tmp_path / "tiny").mkdir()
-    (tmp_path / "large").mkdir()
-    tiny, large = write(tmp_path / "tiny", X[:100]), write(tmp_path / "large", X)
-    del X
-    code = CHILD.replace("{n_samples}", str(N_SAMPLES))
-    peak = peak_above_imports(code, tiny, large, tmp_path / "store.zarr")
-    assert peak < LIMIT
+    (folder / "tiny").mkdir()
+    (folder / "large").mkdir()
+    tiny, large = write(folder / "tiny", X[:100]), write(folder / "large", X)
+    return tiny, large
+
+
+def check(folder: Path, tiny: str | Path, large: str | Path, n_samples: int) -> int:
+    code = CHILD.replace("{n_samples}", str(n_samples))
+    peak = peak_above_imports(code, tiny, large, folder / "store.zarr")
     print(f"estimate of reading: {open_source(large).reading_bytes / 1e6:.0f} MB")
     assert peak < open_source(large).reading_bytes + SWEEP_BYTES
+    return peak

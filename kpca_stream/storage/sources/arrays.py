@@ -20,6 +20,7 @@ from kpca_stream.storage.located import address_of, open_node
 from kpca_stream.storage.object_stamp import ObjectStamp, ZarrObjectsStamp
 from kpca_stream.storage.rows import ArrayRows, NpyRows, Rows, ZarrRows
 from kpca_stream.storage.sources.table import (
+    BLOCK_BYTES,
     LARGEST_CHUNK_BYTES,
     Column,
     FileTable,
@@ -133,9 +134,17 @@ class NpyTable(FileTable):
     def read_pieces(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
         """Read without a memory map, whose pages would count as used memory."""
         load = self._load_columns if self.by_columns else self._load_rows
-        with self.file.open() as file:
+        with self._opened() as file:
             for a, b in steps(start, stop, block_rows(self.shape[1])):
                 yield load(file, a, b, picked)
+
+    def _opened(self) -> BinaryIO:
+        """What is read is asked for by exact ranges, of which an object needs no buffer."""
+        return self.file.open(buffered=False) if isinstance(self.file, ObjectStamp) else self.file.open()
+
+    def reading_bytes(self, picked: tuple[int, ...]) -> int:  # noqa: ARG002 - rows are read whole
+        """Of an object the bytes that came, before they are put where they belong."""
+        return 2 * BLOCK_BYTES if isinstance(self.file, ObjectStamp) else 0
 
     def _load_rows(self, file: BinaryIO, start: int, stop: int, picked: tuple[int, ...]) -> NDArray[Any]:
         width = self.shape[1]

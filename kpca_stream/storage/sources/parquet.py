@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -60,9 +61,10 @@ class ParquetTable(FileTable):
         return max(np.diff(self.offsets).tolist())
 
     def reading_bytes(self, picked: tuple[int, ...]) -> int:
-        """The footer, and a dictionary and a page of each column, but no more than two row groups."""
+        """The footer, and a buffer, a dictionary and a page of each column, but of two row groups at most."""
         footer = len(self.columns) * (len(self.offsets) - 1) * _FOOTER_BYTES
-        return footer + min(len(picked) * 4 * _PAGE_BYTES, 2 * self.group_bytes)
+        buffers = len(picked) * (_BUFFER_BYTES if isinstance(self.file, FileStamp) else 2 * _REQUEST_BYTES)
+        return footer + buffers + min(len(picked) * 4 * _PAGE_BYTES, 2 * self.group_bytes)
 
     def read_pieces(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
         """Decode small batches, cast to the narrowest common type of floats."""
@@ -92,17 +94,24 @@ class ParquetTable(FileTable):
     ) -> Iterator[pa.RecordBatch]:
         groups = self._groups(start, stop)
         at = self.offsets[groups[0]]
-        batches = file.iter_batches(
+        steps = [groups] if isinstance(self.file, FileStamp) else [[group] for group in groups]
+        for batch in chain.from_iterable(self._batches_of(file, step, columns) for step in steps):
+            low, high = max(start - at, 0), min(stop - at, batch.num_rows)
+            if low < high:
+                yield batch.slice(low, high - low)
+            at += batch.num_rows
+
+    def _batches_of(
+        self, file: pq.ParquetFile, groups: list[int], columns: list[Column]
+    ) -> Iterator[pa.RecordBatch]:
+        """Of some row groups, of whose columns a buffer each is held until all are read."""
+        found: Iterator[pa.RecordBatch] = file.iter_batches(
             batch_size=max(1, block_rows(len(columns)) // _BATCHES_PER_BLOCK),
             row_groups=groups,
             columns=[column.name for column in columns],
             use_threads=False,
         )
-        for batch in batches:
-            low, high = max(start - at, 0), min(stop - at, batch.num_rows)
-            if low < high:
-                yield batch.slice(low, high - low)
-            at += batch.num_rows
+        return found
 
     def _groups(self, start: int, stop: int) -> list[int]:
         bounds = zip(self.offsets, self.offsets[1:], strict=False)
