@@ -15,6 +15,8 @@ import pytest
 import zarr
 from numpy.typing import NDArray
 
+from kpca_stream.addresses import Address
+from kpca_stream.storage import objects
 from kpca_stream.storage.source import open_source
 from tests.memory import peak_above_imports
 from tests.tables import write_arrow, write_feather, write_hdf5
@@ -119,15 +121,53 @@ def test_data_larger_than_the_limit(write: Callable[[Path, Array], Path], tmp_pa
 
     What it takes beyond the reader's own estimate is the sweep's: some blocks as float64 and their marks.
     """
+    tiny, large = written(write, tmp_path)
+    check(tmp_path, tiny, large)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "write",
+    [
+        write_npy,
+        write_npy_by_columns,
+        write_zarr,
+        write_parquet,
+        write_parquet_of_one_row_group,
+        write_csv,
+        write_feather,
+        write_hdf5,
+        write_hdf5_in_one_piece,
+    ],
+)
+def test_objects_larger_than_the_limit(
+    write: Callable[[Path, Array], Path], tmp_path: Path, bucket: str
+) -> None:
+    """The same holds where the 160 MB lie in a bucket."""
+    sent = []
+    for index, path in enumerate(written(write, tmp_path)):
+        address = Address.parse(bucket) / f"{index}/{path.name}"
+        for file in [path] if path.is_file() else path.rglob("*"):
+            if file.is_file():
+                below = file.relative_to(path).as_posix()
+                objects.put(address if file == path else address / below, file)
+        sent.append(str(address))
+    check(tmp_path, *sent)
+
+
+def written(write: Callable[[Path, Array], Path], folder: Path) -> tuple[Path, Path]:
     X = np.random.default_rng(0).standard_normal((N_SAMPLES, N_FEATURES)).round(6)
     assert X.nbytes > 1.5 * LIMIT
     X[3, 0] = np.nan
-    (tmp_path / "tiny").mkdir()
-    (tmp_path / "large").mkdir()
-    tiny, large = write(tmp_path / "tiny", X[:100]), write(tmp_path / "large", X)
-    del X
+    (folder / "tiny").mkdir()
+    (folder / "large").mkdir()
+    tiny, large = write(folder / "tiny", X[:100]), write(folder / "large", X)
+    return tiny, large
+
+
+def check(folder: Path, tiny: str | Path, large: str | Path) -> None:
     code = CHILD.replace("{n_samples}", str(N_SAMPLES))
-    peak = peak_above_imports(code, tiny, large, tmp_path / "store.zarr")
+    peak = peak_above_imports(code, tiny, large, folder / "store.zarr")
     assert peak < LIMIT
     print(f"estimate of reading: {open_source(large).reading_bytes / 1e6:.0f} MB")
     assert peak < open_source(large).reading_bytes + SWEEP_BYTES
