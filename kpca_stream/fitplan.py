@@ -10,10 +10,11 @@ import numpy as np
 
 from kpca_stream.approximation import drawn_rows, most_landmarks
 from kpca_stream.fitsettings import FitSettings
-from kpca_stream.numerics import footprint
+from kpca_stream.numerics import footprint, movement
 from kpca_stream.numerics.cost import Circumstances, Cost, cost, reading_rate, scoring_seconds
 from kpca_stream.numerics.forecast import Shape
 from kpca_stream.numerics.landmark_costs import cost_of_landmarks
+from kpca_stream.numerics.movement import Movement
 from kpca_stream.numerics.rowcut import RowCut
 from kpca_stream.numerics.tiles import TileGrid
 
@@ -117,6 +118,33 @@ class FitPlan:
                 in_bucket=self.settings.tiles_in_bucket,
             ),
         )
+
+    @cached_property
+    def moved(self) -> Movement:
+        """Bytes that a pass moves where tasks run in processes of their own; the first one reads more."""
+        shape, grid = self.shape, self.grid
+        if self.method == "nystrom":
+            return movement.of_landmark_pass(shape, self.n_landmarks, self.row_itemsize)
+        if self.method == "dense":
+            return movement.of_assembly(shape, grid, self.row_itemsize)
+        return movement.of_gram_pass(
+            shape,
+            grid,
+            self.storage,
+            memory_share=self.forecast.memory_tiles / (grid.n_values * shape.itemsize),
+            row_itemsize=self.row_itemsize,
+            has_start=self.n_start_landmarks > 0,
+        )
+
+    def seconds(self, n_cores: int, n_processes: int) -> float:
+        """Time with so many cores, for tasks in `n_processes` of their own (0: threads).
+
+        No more cores than tasks are of use, and no pass is shorter than the caller takes to receive its sums.
+        """
+        f, n_passes = self.forecast, 1 if self.method == "nystrom" else self.forecast.passes
+        computing = f.seconds(min(n_cores, self.n_tasks), n_processes)
+        receiving = n_passes * self.moved.receiving_seconds if n_processes else 0.0
+        return max(computing, f.start_seconds + receiving)
 
     @property
     def _chooses_among_all(self) -> bool:
@@ -259,6 +287,8 @@ class FitPlan:
     def _memory_remedy(self) -> str:
         name = self.settings.wording
         limit = name("memory_limit")
+        if self.method == "nystrom":
+            return f"raise {limit}, or ask for fewer landmarks ({name('n_landmarks')})"
         if self.method == "dense":
             return f"set {name('method', 'lanczos')} with a number of components, or raise {limit}"
         if self.storage == "memory":

@@ -37,6 +37,7 @@ CONFIGURATION = Wording(
         "storage": "gram.storage",
         "on_indefinite": "kernel.on_indefinite",
         "merge_duplicates": "data.merge_duplicates",
+        "scale": "data.scale",
         "allow_approximate": "solver.allow_approximate",
         "n_landmarks": "nystrom.landmarks",
         "landmark_method": "nystrom.method",

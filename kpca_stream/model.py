@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.inputs import array_source, check_matrix, unwrapped
 from kpca_stream.numerics.projection import held_bytes
-from kpca_stream.stages.scoring import Scores, score_block, score_rows
+from kpca_stream.stages.scoring import Scores, score_block, score_rows, training_scores
 from kpca_stream.storage.basis import Basis, open_basis, save_basis
 from kpca_stream.storage.source import Source
 from kpca_stream.storage.sources.sparse import is_sparse
@@ -199,6 +200,14 @@ class FittedBasis:
         )
         columns |= {"hotelling_t2": found.hotelling_t2, "novelty": found.novelty}
         return pd.DataFrame(columns, index=X.index if isinstance(X, pd.DataFrame) else None)
+
+    def training_scores(self) -> Iterator[tuple[Array, Array]]:
+        """Blocks of scores (b, n_components) of the training rows, and the weights (b,) of these.
+
+        Of landmarks: of the training rows that the basis keeps as a sample.
+        """
+        with single_threaded_blas():
+            yield from training_scores(self._basis)
 
     @property
     def basis(self) -> Basis:

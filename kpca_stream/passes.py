@@ -33,6 +33,7 @@ WINDOW_SECONDS = 0.5
 WINDOW_BYTES = 32 * 2**20
 """Of results alive, beyond which graphs are not made larger."""
 SCHEDULERS_OF_CLIENTS = (None, "dask.distributed")
+LANES_OF_CLIENTS = 16
 MOST_ALIVE = 32
 """Tasks, unless twice the workers are more: graphs stay small."""
 
@@ -42,7 +43,7 @@ class Call(NamedTuple):
 
     With `keeps` the function returns a pair, of which the first part stays where it was made; the result is a
     handle of that, and the second part. As an argument of other calls what a handle stands for does not move.
-    `label` names a call among its like, where one that fails must be found.
+    What `shared` gives does so once. `label` names a call among its like, where one that fails must be found.
     """
 
     function: Callable[..., Any]
@@ -185,10 +186,31 @@ def compute(calls: Sequence[Call], **how: Any) -> Sequence[Any]:
     return [(next(kept), part) if call.keeps else part for call, part in zip(calls, found, strict=True)]
 
 
+def shared(value: Any) -> Any:
+    """What many calls take as an argument, made ready for that.
+
+    Of a client's workers each gets it once, and not with every task; it stays with them as long as the caller
+    holds on to the result. On threads it is the value itself.
+    """
+    if not _is_clients():
+        return value
+    from distributed import futures_of
+
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):  # it is sent once
+        held = _persisted([delayed(value, name=f"shared-{uuid.uuid4().hex}", traverse=False)], {})[0]
+    # Tasks go where what they take is: to all workers.
+    _active_client().replicate(futures_of(held))
+    return held
+
+
+def _is_clients() -> bool:
+    """Whether graphs go to the workers of a client."""
+    return _active_client() is not None and dask.config.get("scheduler", None) in SCHEDULERS_OF_CLIENTS
+
+
 def _computed(graphs: Sequence[Any], how: dict[str, Any]) -> Sequence[Any]:
-    client = _active_client()
-    if client is not None and dask.config.get("scheduler", None) in SCHEDULERS_OF_CLIENTS:
-        return _brought_home(client, graphs)
+    if _is_clients():
+        return _brought_home(_active_client(), graphs)
     return tuple(dask.compute(*graphs, **how))  # type: ignore[attr-defined,no-untyped-call]
 
 
@@ -196,12 +218,14 @@ def _brought_home(client: Any, graphs: Sequence[Any]) -> Sequence[Any]:
     """Results as they come: one that is here is not lost with the worker that made it."""
     from distributed import as_completed
 
-    futures = client.compute(list(graphs))
+    futures, direct = client.compute(list(graphs)), dask.config.get("kpca_stream.direct", None)
     results: dict[Any, Any] = {}
     # Not with_results: as_completed waits for ever for a result that is lost and cannot be made again.
     for batch in as_completed(futures).batches():
         finished = [future for future in batch if future.status == "finished"]
-        results.update(zip([future.key for future in finished], client.gather(finished), strict=True))
+        results.update(
+            zip([future.key for future in finished], client.gather(finished, direct=direct), strict=True)
+        )
         for future in finished:
             future.release()
     for future in futures:
@@ -250,7 +274,10 @@ class _Windows:
         most = max(MOST_ALIVE, usual)
         if at_once is not None:
             alive, most = (max(1, min(number, at_once)) for number in (usual, most))
-        self.n_lanes = 2 if alive == usual else alive
+        if _is_clients():
+            self.n_lanes = min(LANES_OF_CLIENTS, alive)
+        else:
+            self.n_lanes = 2 if alive == usual else alive
         if n_calls - self.next <= 1:
             self.n_lanes = 1
         self.width, self.widest = max(1, alive // self.n_lanes), max(1, most // self.n_lanes)

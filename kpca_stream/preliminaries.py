@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpca_stream.approximation import drawn_rows
-from kpca_stream.errors import ConfigError, DataError
+from kpca_stream.errors import ConfigError, DataError, KpcaStreamWarning
 from kpca_stream.fitplan import FitPlan, gib
 from kpca_stream.fitsettings import FitSettings
 from kpca_stream.numerics.duplicates import Merging
@@ -25,6 +26,12 @@ from kpca_stream.storage.source import Source
 from kpca_stream.telemetry import Reporter
 
 Array = NDArray[Any]
+
+KERNELS_OF_UNITS = ("linear", "rbf", "laplacian", "poly", "sigmoid")
+"""Kernels that see a column by its variance."""
+MOST_NAMES = 5
+LARGEST_SHARE = 0.999
+"""Of the variance, in one column: beyond it the others change no distance by more than 0.05 %."""
 
 
 def plan_of(source: Source, settings: FitSettings, n_samples: int, *, with_store: bool) -> FitPlan:
@@ -78,6 +85,8 @@ def look_at(
 
     A `refusal` is raised as soon as merging of duplicates is given up; until then nothing is written.
     """
+    if source.left_out:
+        reporter.note(f"{source.name}: left out, for it holds text: {_named(source.left_out)}")
     found = sweep(
         source,
         seed=settings.seed,
@@ -98,7 +107,32 @@ def look_at(
             f"{source.name}: a precomputed kernel has shape ({found.n_samples}, {found.n_features}); "
             "expected a square matrix of the kernel between all training rows"
         )
+    _warn_of_units(settings, found)
     return found
+
+
+def _named(columns: Sequence[str]) -> str:
+    """Some names, and how many more there are."""
+    more = f" and {len(columns) - MOST_NAMES} more" if len(columns) > MOST_NAMES else ""
+    return ", ".join(map(repr, columns[:MOST_NAMES])) + more
+
+
+def _warn_of_units(settings: FitSettings, looked: Sweep) -> None:
+    """Say where one column hides all others from the kernel, and there is a setting against it."""
+    moments, varies = looked.moments, int((~looked.moments.constant).sum())
+    is_seen = settings.kernel.name in KERNELS_OF_UNITS and settings.kernel.function is None
+    if settings.scale or not is_seen or varies < 2 or "scale" not in settings.wording.names:
+        return
+    shares = moments.variance / moments.variance.sum()
+    largest = int(np.argmax(shares))
+    if shares[largest] > LARGEST_SHARE:
+        others = "the other column hardly counts" if varies == 2 else f"the other {varies - 1} hardly count"
+        warnings.warn(
+            f"column {looked.columns[largest]!r} has {100 * shares[largest]:.4g} % of the variance, so that "
+            f"{others}; set {settings.wording('scale', 'standard')} where they are of other units",
+            KpcaStreamWarning,
+            stacklevel=2,
+        )
 
 
 def _n_drawn(source: Source, settings: FitSettings) -> int:

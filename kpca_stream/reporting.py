@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from kpca_stream.addresses import located
@@ -22,7 +21,7 @@ from kpca_stream.report.drift import rows_of_thresholds
 from kpca_stream.report.subject import Subject
 from kpca_stream.report.writing import page_of, write_page
 from kpca_stream.results import ReportSummary
-from kpca_stream.stages.scoring import score_rows
+from kpca_stream.stages.scoring import training_scores
 from kpca_stream.storage.basis import Basis, open_basis
 from kpca_stream.storage.located import is_folder
 from kpca_stream.storage.registry import Registry
@@ -111,18 +110,9 @@ def _references(registry: Registry, versions: Iterable[int]) -> dict[int, Refere
 
 
 def _training(basis: Basis) -> Callable[[], Iterable[tuple[Array, Array]]]:
-    """Training scores of an exact basis, or those of the training rows that a Nyström basis keeps."""
+    """Gives its training scores as often as it is called; those of landmarks are computed once."""
     if basis.accumulated is None:
-        return lambda: _exact_scores(basis)
-    kept = basis.accumulated
-    if kept.sample.shape[0] == 0 or basis.rows is None:
-        return tuple
+        return lambda: training_scores(basis)
     with single_threaded_blas():
-        found = [(score_rows(basis.in_memory(), kept.sample).scores, kept.sample_weights)]
+        found = list(training_scores(basis))
     return lambda: found
-
-
-def _exact_scores(basis: Basis) -> Iterator[tuple[Array, Array]]:
-    """z_i = μ α_i/w_i, block by block, with the weights."""
-    for _, _, coefficients, weights in basis.blocks():
-        yield np.asarray(coefficients * basis.eigenvalues / weights[:, None]), weights

@@ -192,6 +192,16 @@ class Plan:
     passes: int
     seconds: float
     """Of the fit."""
+    n_processes: int = 0
+    """That tasks run in; 0 for threads of the command's own, and then nothing is sent."""
+    moved_to_workers: int = 0
+    """Bytes a pass: descriptions of tasks."""
+    moved_from_workers: int = 0
+    """Bytes a pass: sums, which the command receives."""
+    moved_read: int = 0
+    """Bytes a pass that tasks read from the run's store or the source, all together."""
+    receiving_seconds: float = 0.0
+    """Of a pass, in which the command receives sums: more workers do not shorten it."""
     n_scored: int | None = None
     """Rows to score, where they are there already."""
     scoring_seconds: float | None = None

@@ -121,6 +121,17 @@ def _stored_landmarks(stored: dict[str, Any]) -> Landmarks:
     return Landmarks(**{**stored, "bounds": bounds, "rounding": tuple(stored["rounding"])})
 
 
+def _moved(plan: FitPlan, n_processes: int) -> dict[str, Any]:
+    moved = plan.moved
+    return {
+        "n_processes": n_processes,
+        "moved_to_workers": moved.to_workers,
+        "moved_from_workers": moved.from_workers,
+        "moved_read": moved.read,
+        "receiving_seconds": moved.receiving_seconds,
+    }
+
+
 def plan_summary(
     config: Config, plan: FitPlan, n_workers: int, n_processes: int, scored: tuple[int, int] | None = None
 ) -> Plan:
@@ -129,7 +140,7 @@ def plan_summary(
     The memory is also that of scoring, where the configuration says what to score; the time of that is told
     where `scored`, the number of its rows and that of their parts, is known.
     """
-    n_cores = min(n_workers, CPU_COUNT)
+    n_cores = n_workers if config.cluster.is_elsewhere else min(n_workers, CPU_COUNT)
     n_scored, n_parts = scored or (None, 0)
     f, memory = plan.forecast, plan.memory_total(n_workers, n_processes)
     if config.score is not None:
@@ -157,7 +168,8 @@ def plan_summary(
         memory_total=memory,
         evaluations=f.evaluations,
         passes=f.passes,
-        seconds=f.seconds(n_cores, n_processes),
+        seconds=plan.seconds(n_cores, n_processes),
+        **(_moved(plan, n_processes) if n_processes else {}),
         n_scored=n_scored,
         scoring_seconds=None if n_scored is None else plan.scoring_seconds(n_scored, min(n_cores, n_parts)),
         memory_limit=config.limits.memory,

@@ -58,3 +58,13 @@ def contents(folder: Path) -> dict[str, bytes]:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name != "lock"
     }
+
+
+def environment_with_program(folder: Path) -> dict[str, str]:
+    """An environment with `folder` on its PATH, where this Python and this ``kpca-stream`` are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, arguments in (("kpca-stream", " -m kpca_stream"), ("python", "")):
+        (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}"{arguments} "$@"\n')
+        (folder / name).chmod(0o755)
+    path = os.pathsep.join([str(folder), os.environ["PATH"]])
+    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}

@@ -57,6 +57,27 @@ def test_a_million_rows_of_50_columns(tmp_path: Path) -> None:
     assert found.refusals == ()
 
 
+def test_a_plan_tells_what_a_pass_moves(tmp_path: Path) -> None:
+    """On processes sums of row blocks come back; on threads nothing moves."""
+    on_threads = planned(tmp_path, (1_000_000, 50))
+    assert (on_threads.n_processes, on_threads.moved_from_workers, on_threads.receiving_seconds) == (0, 0, 0)
+    found = planned(tmp_path, (1_000_000, 50), {"cluster": {"kind": "local", "n_workers": 4}})
+    assert found.n_processes == 4
+    assert found.moved_to_workers < 2**24 < 2**33 < found.moved_from_workers
+    assert found.seconds >= found.passes * found.receiving_seconds > 0
+
+
+def test_workers_elsewhere_are_not_counted_by_the_cores_here(tmp_path: Path) -> None:
+    """A plan for Slurm takes less time the more workers it has, until sums arrive no faster."""
+    slurm = {"kind": "slurm", "slurm": {"interface": "lo"}}
+    few, many, most = (
+        planned(tmp_path, (1_000_000, 50), {"cluster": {**slurm, "n_workers": n_workers}}).seconds
+        for n_workers in (8, 64, 10**6)
+    )
+    assert few > 6 * many
+    assert many > most > 60
+
+
 def test_too_little_disk_names_the_way_out(tmp_path: Path) -> None:
     """Two terabytes of tiles do not fit 100 GiB: recompute them, which then is planned without refusal."""
     found = planned(tmp_path, (1_000_000, 50))

@@ -16,6 +16,7 @@ import zarr
 from buckets import Buckets
 
 from kpca_stream.addresses import Address
+from kpca_stream.config import load_config
 from kpca_stream.storage.objects import put, tree
 from kpca_stream.storage.source import open_source
 from tests.jobs import ROOT, command
@@ -55,13 +56,27 @@ def own_kernel(folder: Path) -> None:
     (folder / "histograms.py").write_text("\n".join(python) + "\n")
 
 
+def nothing(_: Path) -> None:
+    """The rows come with scikit-learn."""
+
+
 RECIPES: dict[str, tuple[Callable[[Path], None], int]] = {
+    "nystrom": (nothing, 360),
     "out-of-core": (out_of_core, 60),
     "nightly": (nightly, 3 * DAY),
     "precomputed": (precomputed, 20),
     "own-kernel": (own_kernel, 100),
 }
 """What prepares the rows, and how many rows have scores afterwards."""
+ON_CLUSTERS = ("slurm", "kubernetes")
+"""Recipes that need a cluster: a test with Slurm runs the one, the pods of ``deploy/`` the other."""
+ELSEWHERE = {
+    "quickstart": "tests/test_cli.py",
+    "follow": "tests/test_following.py",
+    "slurm": "tests/cluster/test_slurm.py",
+    "kubernetes": "tests/test_deploy.py",
+}
+"""Where the other recipes are run, or what reads them is checked."""
 
 
 def commands(name: str) -> list[list[str]]:
@@ -81,7 +96,39 @@ def test_a_recipe_runs_as_it_stands(name: str, tmp_path: Path) -> None:
     for words in commands(name):
         done = command(tmp_path, *words)
         assert done.returncode == 0, done.stderr
-    assert len(pd.read_parquet(tmp_path / "scores" / name)) == n_scored
+    scores = load_config(ROOT / "configs" / f"{name}.yaml").score
+    assert scores is not None
+    assert len(pd.read_parquet(tmp_path / scores.output)) == n_scored
+
+
+def test_every_recipe_is_run_somewhere() -> None:
+    """Each configuration is run by this test or by one that names it, and is in the README."""
+    readme = (ROOT / "README.md").read_text()
+    for path in sorted((ROOT / "configs").glob("*.yaml")):
+        assert f"(configs/{path.name})" in readme
+        if path.stem not in RECIPES:
+            assert f'"{path.name}"' in (ROOT / ELSEWHERE[path.stem]).read_text()
+
+
+@pytest.mark.parametrize("name", ON_CLUSTERS)
+def test_a_recipe_for_a_cluster_has_no_mistakes(name: str, tmp_path: Path) -> None:
+    """`config check` says so; its fit is that of the same rows by threads."""
+    recipe = str(ROOT / "configs" / f"{name}.yaml")
+    assert command(tmp_path, "config", "check", recipe, check=True).stdout.endswith(": no mistakes\n")
+    settings = ("cluster={kind: threads}", "gram.path=gram.zarr", "models.path=models", "score.output=scores")
+    here = [word for setting in settings for word in ("--set", setting)]
+    done = command(tmp_path, "run", recipe, "--json", "--quiet", *here, check=True)
+    result = json.loads(done.stdout)["result"]
+    assert (result["fit"]["n_samples"], result["score"]["n_rows"]) == (1437, 360)
+
+
+def test_ten_million_rows_fit_the_recipe() -> None:
+    """By a thousand landmarks they take less than 4 GiB of memory, by the plan."""
+    words = next(words for words in commands("nystrom") if words[0] == "plan")
+    done = command(ROOT, *words, "--json", "--quiet", check=True)
+    result = json.loads(done.stdout)["result"]
+    assert (result["n_samples"], result["n_landmarks"]) == (10_000_000, 1000)
+    assert result["memory_total"] < result["memory_limit"] == 4 * 2**30
 
 
 def test_the_recipe_of_a_bucket_runs_as_it_stands(tmp_path: Path, buckets: Buckets) -> None:

@@ -272,6 +272,21 @@ def test_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+def test_the_table_fits_a_narrow_window(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In 60 columns numbers are rounded and nothing is cut; the next command keeps all digits."""
+    from kpca_stream.cli import main
+
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main(["tune", configured(tmp_path, gamma=[1 / 3, 5.0], kernels=["laplacian"]), "--quiet"]) == 0
+    table, _, following = capsys.readouterr().out.partition("Next")
+    assert "…" not in table
+    assert max(map(len, table.splitlines())) <= 60
+    assert re.search(r"laplacian +0\.333 ", table)
+    assert "kpca-stream run CONFIG --set kernel.name=laplacian" in following
+
+
 def test_the_table_tells_what_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Kernels that could not be judged are told with the reason."""
     from kpca_stream.cli import main

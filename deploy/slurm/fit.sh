@@ -1,6 +1,6 @@
 #!/bin/bash
 # A fit in one allocation: this job starts the scheduler, srun the workers.
-#   sbatch fit.sh fit.yaml
+#   sbatch deploy/slurm/fit.sh configs/slurm.yaml
 # A job whose time ends, or whose workers are lost, is put into the queue again and goes on where it was.
 #SBATCH --job-name=kpca-fit
 #SBATCH --ntasks=2

@@ -1,6 +1,6 @@
 #!/bin/bash
 # One array task for each file of a folder; files that are scored already cost nothing.
-#   sbatch --array=0-9 score-array.sh fit.yaml FOLDER
+#   sbatch --array=0-9 deploy/slurm/score-array.sh configs/slurm.yaml FOLDER
 # Task i of n scores the files i, i + n, i + 2n, ... in the order of their names, each into a folder of its own
 # below scores-of-files, or KPCA_SCORES.
 #SBATCH --job-name=kpca-score

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from kpca_stream.cli.render import Fact, section, titled
+from kpca_stream.cli.sections import Fact, section, titled
 from kpca_stream.model_results import (
     Collection,
     ModelDiff,

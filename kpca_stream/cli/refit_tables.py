@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from kpca_stream.cli.render import Fact, section
+from kpca_stream.cli.sections import Fact, count, section
 from kpca_stream.refit_results import Comparison, Decision, Fitted, GateCheck, RefitResult
 from kpca_stream.telemetry import duration, size
 
@@ -87,7 +87,7 @@ def _files(decision: Decision) -> Iterator[Fact]:
 def _fitted(fitted: Fitted) -> Iterator[Fact]:
     yield "kind", f"{fitted.kind}: {fitted.reason}"
     saved = "" if fitted.passes_saved is None else f", {fitted.passes_saved} fewer than afresh"
-    yield "solver", f"{fitted.method}, {fitted.n_passes} passes{saved}"
+    yield "solver", f"{fitted.method}, {count(fitted.n_passes, 'pass', 'passes')}{saved}"
     yield "rows", f"{fitted.n_samples:,}"
     yield "read", f"{fitted.rows_read:,} rows, {size(fitted.bytes_read)}"
     yield "time", duration(fitted.seconds) + (", by an earlier call" if fitted.reused else "")

@@ -15,12 +15,16 @@ from typing import TYPE_CHECKING, Any
 import scipy.linalg  # noqa: F401  its own BLAS must be loaded before the thread pools are counted
 from threadpoolctl import ThreadpoolController
 
+from kpca_stream.cluster.memory import return_freed_memory
+
 if TYPE_CHECKING:
     from distributed import Client
 
 
 def hold_blas(client: Client) -> None:
     """Hold BLAS at one thread on every worker of `client`, those that join later included.
+
+    Their allocators are set as this package's own processes have theirs.
 
     Calling it again changes nothing.
     """
@@ -34,6 +38,7 @@ def hold_blas(client: Client) -> None:
 
         def setup(self, worker: Any) -> None:  # noqa: ARG002  Dask's signature
             hold_blas_for_good()
+            return_freed_memory()  # as Dask starts them, they ask for new pages with every task
 
     client.register_plugin(OneBlasThread())
 

@@ -159,9 +159,15 @@ def _tell_dashboard(client: Client, note: Callable[[str], None]) -> None:
         note(f"dashboard: {client.dashboard_link}")
 
 
-def _expected(section: Cluster, client: Client) -> dict[str, int]:
-    """What passes shall count on where not every worker is there yet."""
+def _expected(section: Cluster, client: Client) -> dict[str, Any]:
+    """What passes shall count on where not every worker is there yet, and how their results come."""
+    from kpca_stream.cluster.workers import are_reached
+
     threads = client.nthreads()
     n_processes = max(section.most_workers or 0, len(threads))
     n_threads = max(threads.values(), default=1)
-    return {"kpca_stream.processes": n_processes, "kpca_stream.workers": n_processes * n_threads}
+    return {
+        "kpca_stream.processes": n_processes,
+        "kpca_stream.workers": n_processes * n_threads,
+        "kpca_stream.direct": are_reached(list(threads)) or None,
+    }

@@ -77,8 +77,25 @@ def started(
         with allocated(section, section.slurm, security, memory=worker_memory(memory)) as found:
             yield found
         return
-    with _opened(section, security, memory=memory, memory_limit=memory_limit) as cluster:
+    with _open(_opened(section, security, memory=memory, memory_limit=memory_limit)) as cluster:
         yield Started(cluster)
+
+
+@contextmanager
+def _open(cluster: Any) -> Iterator[Any]:
+    """A cluster that is closed with the block; an error there is told, whatever closing says after it."""
+    failed: BaseException | None = None
+    try:
+        with cluster as opened:
+            try:
+                yield opened
+            except BaseException as error:
+                failed = error
+                raise
+    except (
+        AssertionError
+    ) as error:  # of Dask's, for a process that is just being started in place of a lost one
+        raise failed or error from None
 
 
 def tls_options(security: Any) -> dict[str, Any]:

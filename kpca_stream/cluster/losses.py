@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from distributed import Client
 
 LOOK_SECONDS = 1.0
+CUT_OFF = (OSError, RuntimeError, CancelledError, UnboundLocalError)
+"""What Dask raises for a call that ends as its client is closed; the last one where it was cancelled."""
 
 
 @contextmanager
@@ -84,7 +86,7 @@ class Watch:
         while not self._ended.wait(min(LOOK_SECONDS, self.seconds / 4)) and client.status == "running":
             try:
                 present = bool(client.nthreads())
-            except (OSError, RuntimeError, CancelledError):  # the scheduler is gone, which the client tells
+            except CUT_OFF:  # the scheduler is gone, which the client tells
                 continue
             now = time.monotonic()
             last_seen = now if present else last_seen
@@ -108,7 +110,7 @@ def told(watch: Watch) -> Iterator[None]:
         raise KpcaStreamError(_ended_all(error)) from error
     except KpcaStreamError:
         raise
-    except (OSError, RuntimeError, CancelledError) as error:
+    except CUT_OFF as error:
         if watch.is_over or _is_loss(error):
             raise BusyError(_lost(watch, error)) from error
         raise

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import platform
+import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 POLL_SECONDS = 0.05
+MOST_PROBED, PROBE_SECONDS = 4, 1.0
 PACKAGES = ("numpy", "scipy", "zarr", "distributed")
 
 
@@ -38,6 +40,18 @@ def wait(client: Client, n_workers: int, seconds: float, problem: Callable[[], s
                 "try again later, or with fewer of them"
             )
         time.sleep(POLL_SECONDS)
+
+
+def are_reached(addresses: Sequence[str]) -> bool:
+    """Whether this process can connect to the workers, by the first few of them."""
+    from distributed.comm import get_address_host_port  # type: ignore[attr-defined]
+
+    for address in addresses[:MOST_PROBED]:
+        try:
+            socket.create_connection(get_address_host_port(address), PROBE_SECONDS).close()
+        except (OSError, ValueError):  # no way there, or no address of a network
+            return False
+    return bool(addresses)
 
 
 def prepare(client: Client, *, memory: int, function_folder: str | None) -> None:

@@ -67,7 +67,9 @@ def read(path: str | Path) -> Document:
             content = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a path"
-        raise ConfigError(f"{path}: unreadable, got: {reason}, expected a YAML file") from error
+        raise ConfigError(
+            f"{path}: unreadable, got: {reason}, expected a YAML file; correct the path"
+        ) from error
     if len(content) > MAX_BYTES:
         raise ConfigError(f"{path}: too large, got over {MAX_BYTES} bytes, expected a configuration")
     return parse(content, str(path))

@@ -18,9 +18,6 @@ from kpca_stream.storage.sources.sparse import is_sparse
 
 Array = NDArray[Any]
 
-SUMMED_BY = ("kernel", "gamma", "degree", "coef0", "kernel_params", "precision", "landmarks", "n_landmarks")
-"""Parameters that sums over rows depend on."""
-
 
 class Intake:
     """The part of an estimator that looks at what it is given."""
@@ -78,34 +75,9 @@ class Intake:
             raise ConfigError("n_jobs: got 0, expected a number of threads, -1 for all processors, or None")
         return connect("threads", n_workers=None if self.n_jobs < 0 else self.n_jobs)
 
-    def _refuse_few(self, X: Any) -> None:
-        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-        if isinstance(self.landmarks, str) and n_rows < self.n_landmarks:
-            raise ConfigError(
-                f"partial_fit: got {n_rows} rows in the first call, expected at least n_landmarks="
-                f"{self.n_landmarks}, which are chosen among them; give more rows, or ask for fewer landmarks"
-            )
-
-    def _refuse_backward(self) -> None:
-        if self.fit_inverse_transform:
-            raise ConfigError(
-                "partial_fit: got fit_inverse_transform=True, expected False: the rows of before are "
-                "no longer there to learn from; fit all at once, or use kpca_stream.preimages.learn_ridge"
-            )
-
     def _refuse_sparse_backward(self, X: Any) -> None:
         if self.fit_inverse_transform and is_sparse(X):
             raise ConfigError(
                 "fit_inverse_transform: got sparse rows, expected dense ones, as pre-images are; make them "
                 "dense, or leave it out"
             )
-
-    def _refuse_changes(self) -> None:
-        """The sums hold for the kernel and the landmarks with which they began."""
-        for name, was in getattr(self, "_begun", {}).items():
-            value = getattr(self, name)
-            if value is not was and not np.array_equal(value, was):
-                raise ConfigError(
-                    f"partial_fit: got {name}={value!r}, expected {was!r}, with which the sums began that "
-                    "rows are added to; set it back, or fit all rows anew"
-                )

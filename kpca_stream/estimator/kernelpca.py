@@ -9,32 +9,32 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from kpca_stream.approximation import DEFAULT_LANDMARKS
 from kpca_stream.arguments import settings_of
+from kpca_stream.estimator.adding import Adding
 from kpca_stream.estimator.backward import Backward
-from kpca_stream.estimator.intake import SUMMED_BY, Intake
+from kpca_stream.estimator.intake import Intake
 from kpca_stream.estimator.outcome import Outcome, warn_of_fewer, without_store
-from kpca_stream.fitting import fit
+from kpca_stream.fitting import Fit, fit
 from kpca_stream.inputs import as_source, own_copy, places_among, without_zero_weights
-from kpca_stream.joining import with_rows
 from kpca_stream.model import FittedBasis
 from kpca_stream.storage.layout import RunStore
+from kpca_stream.storage.source import Source
 
 Array = NDArray[Any]
 
 
-def _approximates(model: Any) -> bool:
-    if model.eigen_solver != "nystrom":
-        raise AttributeError(
-            'partial_fit: only with eigen_solver="nystrom", whose sums more rows are added to'
-        )
-    return True
-
-
-class KernelPCA(Intake, Outcome, Backward, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class KernelPCA(
+    Intake,
+    Adding,
+    Outcome,
+    Backward,
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
     """Kernel principal component analysis for data that need not fit in memory; exact, or by landmarks.
 
     K̃ a_j = μ_j a_j for the centred kernel matrix K̃ = H K H (Schölkopf, Smola and Müller 1998, Nonlinear
@@ -137,6 +137,8 @@ class KernelPCA(Intake, Outcome, Backward, ClassNamePrefixFeaturesOutMixin, Tran
         (m, n_features).
     n_passes_ : int
         Products of the kernel matrix with a block of vectors.
+    basis_ : FittedBasis
+        As `kpca_stream.load_basis` gives it: scores with errors and novelty, and what plots take.
     n_features_in_ : int
 
     Examples
@@ -219,25 +221,22 @@ class KernelPCA(Intake, Outcome, Backward, ClassNamePrefixFeaturesOutMixin, Tran
         settings = settings_of(self)
         X = self._validated(X, reset=True)
         X, weights, self._kept = without_zero_weights(X, sample_weight, square=self._is_precomputed)
-        # Landmarks are copies, and no other rows stay with an approximation.
         self._refuse_sparse_backward(X)
+        # Landmarks are copies, and no other rows stay with an approximation.
         if not self._is_precomputed and self.eigen_solver != "nystrom":
             X = own_copy(X)
         with self._scheduler(), self._workspace() as work:
             source, folder = as_source(X, settings.memory_limit, getattr(self, "feature_names_in_", None))
             store = None if work is None else RunStore.open(work.path / "gram.zarr")
             found = fit(source, settings, store=store, weights=weights)
-            places = None
-            if found.pairs is not None and found.n_distinct is not None and found.basis.rows is not None:
-                places = places_among(source, found.basis.rows)
             basis = found.basis if work is None else without_store(work, found.basis)
             self._weights = weights
             self._forget("X_transformed_fit_", "dual_coef_")
             if found.pairs is None:
-                self._begun = {name: getattr(self, name) for name in SUMMED_BY}
+                self._begin_sums()
                 self._take_approximate(basis)
             else:
-                self._take(found, found.pairs, FittedBasis(basis, folder), places)
+                self._take(found, found.pairs, FittedBasis(basis, folder), _places(source, found))
                 self.X_fit_ = X
             if self.fit_inverse_transform:
                 scores = None if found.pairs is None else self._training_scores()
@@ -245,48 +244,13 @@ class KernelPCA(Intake, Outcome, Backward, ClassNamePrefixFeaturesOutMixin, Tran
                 self._learn_backward(source, scores, weights, limit=limit, seed=settings.seed)
         return self
 
-    @available_if(_approximates)  # type: ignore[untyped-decorator]
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: ARG002  scikit-learn's signature
-        """Add rows to those that were fitted, without these: the result is that of all at once.
-
-        The first call chooses the landmarks, and γ where that depends on the data.
-
-        Parameters
-        ----------
-        X : array of shape (n_rows, n_features)
-        y : ignored
-        sample_weight : array of shape (n_rows,), optional
-
-        Raises
-        ------
-        ConfigError
-            If the first call has fewer rows than there shall be landmarks, or what the sums depend on was
-            changed since.
-        DataError
-            If the model is not one of sums: exact, or of a precomputed kernel.
-        """
-        self._refuse_backward()
-        if not hasattr(self, "_model"):
-            self._refuse_few(X)
-            return self.fit(X, sample_weight=sample_weight)
-        self._refuse_changes()
-        settings = settings_of(self)
-        X = self._validated(X, reset=False)
-        X, weights, _ = without_zero_weights(X, sample_weight, square=False)
-        with self._scheduler():
-            source, _ = as_source(X, settings.memory_limit, getattr(self, "feature_names_in_", None))
-            basis = with_rows(self._model.basis, source, settings, weights=weights)
-        return self._take_approximate(basis)
-
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
         """Fit, and give the scores of the training rows, z_ij = √μ_j a_ij, shape (n_samples, n_components).
 
         With weights z_ij = √μ_j a_ij/√w_i, and rows of weight 0 are scored as new rows.
         """
         self.fit(X, y, sample_weight)
-        if self._kept is not None:
-            return np.asarray(self.transform(X))
-        if self.eigen_solver == "nystrom":
+        if self._kept is not None or self.eigen_solver == "nystrom":
             return np.asarray(self.transform(X))
         return np.asarray(self._as_output(self._training_scores()))
 
@@ -342,3 +306,10 @@ class KernelPCA(Intake, Outcome, Backward, ClassNamePrefixFeaturesOutMixin, Tran
         tags.input_tags.sparse = True
         tags.input_tags.pairwise = self._is_precomputed
         return tags
+
+
+def _places(source: Source, found: Fit) -> Array | None:
+    """Where each row of the source is among the distinct ones, where rows were merged."""
+    if found.n_distinct is None or found.basis.rows is None:
+        return None
+    return places_among(source, found.basis.rows)

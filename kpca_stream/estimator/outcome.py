@@ -9,6 +9,7 @@ from typing import Any, Self
 import dask.array as da
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from kpca_stream.errors import KpcaStreamWarning
 from kpca_stream.fitting import Fit
@@ -31,6 +32,13 @@ class Outcome:
     remove_zero_eig: bool
     n_features_in_: int
     _weights: Array | None
+    _model: FittedBasis
+
+    @property
+    def basis_(self) -> FittedBasis:
+        """What was fitted, as `load_basis` gives it: components of eigenvalue 0 are left out."""
+        check_is_fitted(self)
+        return self._model
 
     @property
     def _n_features_out(self) -> int:

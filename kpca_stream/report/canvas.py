@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
 
 PACKAGES = ("matplotlib", "jinja2")
+MOST_HALF_STEPS = 2000
+"""Beyond so many rows in a cell a logarithmic bar names powers of ten alone."""
 
 
 def check_packages(names: Sequence[str] = PACKAGES) -> None:
@@ -52,7 +54,8 @@ def colour_bar(ax: Axes, image: Any, label: str, *, whole: bool = False) -> None
     bar: Any = ax.figure.colorbar(image, ax=ax, fraction=0.05, pad=0.03, aspect=24)
     if whole:
         logarithmic = type(image.norm).__name__ == "LogNorm"
-        bar.locator = LogLocator(subs=(1, 3), numticks=9) if logarithmic else MaxNLocator(5, integer=True)
+        steps = (1, 3) if logarithmic and image.norm.vmax < MOST_HALF_STEPS else (1,)
+        bar.locator = LogLocator(subs=steps, numticks=9) if logarithmic else MaxNLocator(5, integer=True)
         bar.formatter = StrMethodFormatter("{x:,.0f}")
         bar.ax.minorticks_off()
     bar.set_label(label)

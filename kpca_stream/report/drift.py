@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -15,7 +14,7 @@ from kpca_stream.numerics.novelty import Thresholds
 from kpca_stream.report.canvas import axes_or_new, legend
 from kpca_stream.report.novelty import limit_of
 from kpca_stream.report.palette import LIGHT, Palette
-from kpca_stream.report.taking import MEASURES, Fitted, frozen, value_parts
+from kpca_stream.report.taking import MEASURES, Model, frozen, value_parts
 from kpca_stream.storage.basis import Basis
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ class Distance:
 
 def drift_plot(
     scores: Any,
-    basis: Fitted | str | PathLike[str],
+    basis: Model,
     ax: Axes | None = None,
     *,
     palette: Palette = LIGHT,
@@ -90,7 +89,7 @@ def drift_plot(
     ----------
     scores : path, or sequence of scores
         A folder of parts, in order of writing, or what `FittedBasis.score` gave for each part.
-    basis : FittedBasis, Basis or path
+    basis : KernelPCA, FittedBasis, Basis or path
         That they were scored against.
     ax : matplotlib.axes.Axes, optional
     palette : Palette

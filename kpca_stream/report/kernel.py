@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from kpca_stream.errors import DataError
 from kpca_stream.report.canvas import axes_or_new, colour_bar, ramp
 from kpca_stream.report.palette import LIGHT, Palette
-from kpca_stream.report.taking import Fitted, frozen
+from kpca_stream.report.taking import Model, frozen
 from kpca_stream.storage.basis import Basis
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ N_ROWS = 120
 
 
 def kernel_map(
-    basis: Fitted | str | PathLike[str],
+    basis: Model,
     ax: Axes | None = None,
     *,
     n_rows: int = N_ROWS,
@@ -36,7 +35,7 @@ def kernel_map(
 
     Parameters
     ----------
-    basis : FittedBasis, Basis or path
+    basis : KernelPCA, FittedBasis, Basis or path
     ax : matplotlib.axes.Axes, optional
     n_rows : int
         At most so many rows, evenly spaced over those of the basis.

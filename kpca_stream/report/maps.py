@@ -95,8 +95,9 @@ def component_map(
 
     Parameters
     ----------
-    scores : array of shape (n_rows, n_components), or path
-        Scores, or the folder of their parts, which is read twice, block by block.
+    scores : array of shape (n_rows, n_components), path, KernelPCA or FittedBasis
+        Scores, or the folder of their parts, which is read twice, block by block; of a model its training
+        rows, of landmarks those that it keeps as a sample.
     ax : matplotlib.axes.Axes, optional
     first, second : int
         Components along x and y, counted from 1.
@@ -117,8 +118,8 @@ def component_map(
     """
     x_range, y_range, n_rows = _looked_at(score_blocks(scores, first, second))
     density = Density(x_range, y_range, bins or bins_for(n_rows))
-    for x, y in score_blocks(scores, first, second):
-        density.add(x, y)
+    for x, y, weights in score_blocks(scores, first, second):
+        density.add(x, y, weights)
     return draw_map(axes_or_new(ax), density, first=first, second=second, palette=palette)
 
 
@@ -186,13 +187,13 @@ def bins_for(n_rows: float) -> int:
     return int(np.clip(4 * n_rows ** (1 / 3), LEAST_BINS, MOST_BINS))
 
 
-def _looked_at(blocks: Iterable[tuple[Array, Array]]) -> tuple[Range, Range, int]:
+def _looked_at(blocks: Iterable[tuple[Array, Array, Array | None]]) -> tuple[Range, Range, int]:
     low, high, n_rows = np.full(2, np.inf), np.full(2, -np.inf), 0
-    for block in blocks:
-        n_rows += len(block[0])
-        if len(block[0]):
-            low = np.minimum(low, [values.min() for values in block])
-            high = np.maximum(high, [values.max() for values in block])
+    for x, y, _ in blocks:
+        n_rows += len(x)
+        if len(x):
+            low = np.minimum(low, [x.min(), y.min()])
+            high = np.maximum(high, [x.max(), y.max()])
     if not np.isfinite([low, high]).all():
         raise DataError("scores: got no rows to show, or infinite ones; expected finite scores of some rows")
     return (float(low[0]), float(high[0])), (float(low[1]), float(high[1])), n_rows

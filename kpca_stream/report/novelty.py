@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -12,7 +11,7 @@ from kpca_stream.errors import DataError
 from kpca_stream.numerics.novelty import Thresholds
 from kpca_stream.report.canvas import axes_or_new, legend
 from kpca_stream.report.palette import LIGHT, Palette
-from kpca_stream.report.taking import Fitted, check_measure, fitted, value_blocks
+from kpca_stream.report.taking import Model, check_measure, fitted, value_blocks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -100,7 +99,7 @@ class Histogram:
 
 def novelty_plot(
     scores: Any,
-    basis: Fitted | str | PathLike[str],
+    basis: Model,
     ax: Axes | None = None,
     *,
     of: str = "reconstruction_error",
@@ -112,7 +111,7 @@ def novelty_plot(
     ----------
     scores : path, scores or array of shape (n_rows,)
         A folder of parts, read block by block; what `FittedBasis.score` gives; or the values.
-    basis : FittedBasis, Basis or path
+    basis : KernelPCA, FittedBasis, Basis or path
         That they were scored against.
     ax : matplotlib.axes.Axes, optional
     of : {"reconstruction_error", "hotelling_t2"}

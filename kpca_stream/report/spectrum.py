@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from kpca_stream.numerics.certificate import Certificate
 from kpca_stream.report.canvas import axes_or_new, legend
 from kpca_stream.report.palette import LIGHT, Palette
-from kpca_stream.report.taking import Fitted, fitted
+from kpca_stream.report.taking import Fitted, Model, fitted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,12 +39,12 @@ def brackets(basis: Fitted) -> list[Bracket]:
     return sorted(found, key=lambda each: -each.certificate.bound)
 
 
-def scree(basis: Fitted | str | PathLike[str], ax: Axes | None = None, *, palette: Palette = LIGHT) -> Axes:
+def scree(basis: Model, ax: Axes | None = None, *, palette: Palette = LIGHT) -> Axes:
     """Eigenvalues of the centred Gram matrix, with certificate brackets where they are approximate.
 
     Parameters
     ----------
-    basis : FittedBasis, Basis or path
+    basis : KernelPCA, FittedBasis, Basis or path
         As `kpca_stream.load_basis` gives it, or where it lies.
     ax : matplotlib.axes.Axes, optional
         To draw on; a new figure's by default.
@@ -58,11 +57,11 @@ def scree(basis: Fitted | str | PathLike[str], ax: Axes | None = None, *, palett
         Eigenvalues μ_j (not divided by the number of rows) over j = 1, 2, …; a bracket reaches from
         λ̂_j − r_j to λ̂_j + r_j + bound, where the exact eigenvalue lies for certain (dotted: by an estimate).
     """
-    basis = fitted(basis)
+    found = fitted(basis)
     ax = axes_or_new(ax)
-    values = np.asarray(basis.eigenvalues)
+    values = np.asarray(found.eigenvalues)
     position = np.arange(1, len(values) + 1)
-    known = brackets(basis)
+    known = brackets(found)
     label = "at least (landmarks)" if known else "eigenvalue"
     ax.plot(position, values, "o-", color=palette.first, lw=1, ms=5, label=label, zorder=3)
     styles = zip(known, (palette.muted, palette.second, palette.third), strict=False)
@@ -90,14 +89,12 @@ def scree(basis: Fitted | str | PathLike[str], ax: Axes | None = None, *, palett
     return ax
 
 
-def explained(
-    basis: Fitted | str | PathLike[str], ax: Axes | None = None, *, palette: Palette = LIGHT
-) -> Axes:
+def explained(basis: Model, ax: Axes | None = None, *, palette: Palette = LIGHT) -> Axes:
     """Shares of the whole variance, each component's and added up; of landmarks, lower bounds.
 
     Parameters
     ----------
-    basis : FittedBasis, Basis or path
+    basis : KernelPCA, FittedBasis, Basis or path
     ax : matplotlib.axes.Axes, optional
     palette : Palette
 
@@ -106,9 +103,8 @@ def explained(
     matplotlib.axes.Axes
         μ_j / tr K̃ over j = 1, 2, …, in percent.
     """
-    basis = fitted(basis)
     ax = axes_or_new(ax)
-    shares = 100 * np.asarray(basis.explained_variance_ratio)
+    shares = 100 * np.asarray(fitted(basis).explained_variance_ratio)
     position = np.arange(1, len(shares) + 1)
     ax.bar(position, shares, color=palette.first, width=0.7, label="each", zorder=2)
     ax.plot(position, np.cumsum(shares), "s-", color=palette.second, ms=4, lw=1.5, label="added up", zorder=3)

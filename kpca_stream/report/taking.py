@@ -42,12 +42,36 @@ class Fitted(Protocol):
         """How it was made."""
 
 
-def fitted(basis: Fitted | str | PathLike[str]) -> Fitted:
-    """The basis itself, or the one that lies at a path."""
-    if isinstance(basis, str | PathLike):
-        return open_basis(located(basis if isinstance(basis, str) else Path(basis)))
-    known: Fitted = getattr(basis, "frozen", basis)
+class Estimator(Protocol):
+    """A `KernelPCA` that was fitted."""
+
+    @property
+    def basis_(self) -> Fitted:
+        """What was fitted."""
+
+
+Model = Fitted | Estimator | str | PathLike[str]
+"""A basis, a fitted estimator, or the path of a basis."""
+
+
+def fitted(model: Model) -> Fitted:
+    """The stored values of a model, where it has these.
+
+    Raises
+    ------
+    NotFittedError
+        If it is an estimator that was not fitted.
+    """
+    if isinstance(model, str | PathLike):
+        return open_basis(located(model if isinstance(model, str) else Path(model)))
+    found = _own(model)
+    known: Fitted = getattr(found, "frozen", found)
     return known
+
+
+def _own(model: Any) -> Any:
+    """The basis of an estimator; anything else as it is."""
+    return model.basis_ if hasattr(type(model), "basis_") else model
 
 
 def frozen(basis: Any) -> Basis:
@@ -61,7 +85,8 @@ def frozen(basis: Any) -> Basis:
     found = fitted(basis)
     if not isinstance(found, Basis):
         raise ConfigError(
-            f"basis: got {type(basis).__name__}, expected what load_basis gives, or the path of a basis"
+            f"basis: got {type(basis).__name__}, expected what load_basis gives, a fitted KernelPCA, or the "
+            "path of a basis"
         )
     return found
 
@@ -72,26 +97,31 @@ def check_measure(of: str) -> None:
         raise ConfigError(f"of: got {of!r}, expected one of {', '.join(MEASURES)}")
 
 
-def score_blocks(scores: Any, first: int, second: int) -> Iterator[tuple[Array, Array]]:
-    """Two columns of scores, block by block; components are counted from 1.
+def score_blocks(scores: Any, first: int, second: int) -> Iterator[tuple[Array, Array, Array | None]]:
+    """Two columns of scores, block by block, with the weights of rows; components are counted from 1.
 
     Parameters
     ----------
-    scores : array of shape (n_rows, n_components), or path
-        Of a folder of parts.
+    scores : array of shape (n_rows, n_components), path, or model
+        The path is that of a folder of parts; of a model its training rows are taken.
     """
     if isinstance(scores, str | PathLike):
         names = f"kpca_{first - 1}", f"kpca_{second - 1}"
         for part in score_parts(located(scores if isinstance(scores, str) else Path(scores))):
             check_components(part.n_components, first, second)
             for batch in part.batches(names):
-                yield batch[names[0]], batch[names[1]]
+                yield batch[names[0]], batch[names[1]], None
+        return
+    if hasattr(_own(scores), "training_scores"):
+        for Z, weights in _own(scores).training_scores():
+            check_components(Z.shape[1], first, second)
+            yield Z[:, first - 1], Z[:, second - 1], weights
         return
     Z = np.asarray(scores)
     if Z.ndim != 2:
         raise DataError(f"scores: got {Z.ndim} dimensions, expected 2: rows x components")
     check_components(Z.shape[1], first, second)
-    yield Z[:, first - 1], Z[:, second - 1]
+    yield Z[:, first - 1], Z[:, second - 1], None
 
 
 def check_components(n_components: int, *asked: int) -> None:

@@ -157,6 +157,7 @@ class _StreamedGram:
         inverse = pivots.inverse().astype(pivots.precision(self.dtype, self._largest))
         against = pivots.indices if self._is_given else self.rows_at(pivots.indices)
         blocks, ledger = _blocks(self.rows), self.keeping.residuals(pivots)
+        against, inverse = passes.shared(against), passes.shared(inverse)
         found, first = _Folded.restored(ledger, self.rows.shape[0], len(pivots))
 
         def call(index: int) -> passes.Call:

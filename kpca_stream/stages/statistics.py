@@ -42,7 +42,7 @@ class RowPass:
     dtype : dtype
         Of the similarities.
     store : RunStore, optional
-        Brings the landmarks to the workers; without it every task carries them. Keeps the checkpoints.
+        Brings the landmarks to the workers, and keeps the checkpoints.
     at_once : int, optional
         Upper limit of tasks alive at once.
     progress : callable, optional
@@ -75,14 +75,17 @@ class RowPass:
         fold: Callable[[int, int, Any], None],
         commit: passes.Commit | None = None,
     ) -> None:
-        """Call ``fold(a, b, function(task, *arguments(a, b)))`` for tasks of rows a to b, in their order."""
+        """For tasks of rows a to b, in their order: ``fold(a, b, function(task, Z, *arguments(a, b)))``.
+
+        Z are the landmarks.
+        """
         cut, landmarks, tasks = self.cut, self._published(), self.tasks
 
         def call(index: int) -> passes.Call:
             a, b = tasks[index]
             weights = None if self.weights is None else self.weights[a:b]
-            task = RowTask(self.rows.part(a, b), a, weights, self.kernel, landmarks, self.dtype, cut)
-            return passes.Call(function, (task, *arguments(a, b)), label=f"rows {a}:{b}")
+            task = RowTask(self.rows.part(a, b), a, weights, self.kernel, self.dtype, cut)
+            return passes.Call(function, (task, landmarks, *arguments(a, b)), label=f"rows {a}:{b}")
 
         passes.run(
             passes.Lazy(len(tasks), call),
@@ -92,29 +95,26 @@ class RowPass:
             progress=self.progress,
         )
 
-    def _published(self) -> Rows:
-        return (
-            ArrayRows(self.landmarks)
-            if self.store is None
-            else self.store.publish("landmarks", self.landmarks)
-        )
+    def _published(self) -> Any:
+        if self.store is None:
+            return passes.shared(ArrayRows(self.landmarks))
+        return self.store.publish("landmarks", self.landmarks)
 
 
 @dataclass(frozen=True, eq=False)
 class RowTask:
-    """What a task needs: some rows, the first of which is row `start`, and the landmarks."""
+    """What a task needs beside the landmarks: some rows, the first of which is row `start`."""
 
     rows: Rows
     start: int
     weights: Array | None
     kernel: Kernel
-    landmarks: Rows
     dtype: np.dtype[Any]
     cut: RowCut
 
-    def operand(self) -> Operand:
+    def operand(self, landmarks: Rows) -> Operand:
         """The landmarks made ready."""
-        return as_landmarks(self.kernel, self.landmarks.load(), self.dtype)
+        return as_landmarks(self.kernel, landmarks.load(), self.dtype)
 
     def blocks(self) -> Iterator[tuple[slice, Operand]]:
         """The rows block by block, made ready; slices count from the first row of the task."""
@@ -156,7 +156,9 @@ def accumulate(
     """
     centre, n_tasks = representable(centre), len(row_pass.tasks)
     ledger = _ledger(row_pass, centre, name)
-    held, first = ledger.restored() or (_arrays(Statistics.nothing(centre)), 0)
+    nothing = _arrays(Statistics.nothing(centre))
+    shapes = {key: array.shape for key, array in nothing.items()}
+    held, first = ledger.restored(shapes) or (nothing, 0)
     if first and on_restored is not None:
         on_restored(first)
     total, tau, offset = held["scalars"].tolist()
@@ -198,7 +200,8 @@ def project_rows(row_pass: RowPass, D: Array, mean: Array, fold: Callable[[int, 
 
     With `Embedding.B` and `Embedding.mean` these are the training scores.
     """
-    row_pass.run(rows_projected, lambda *_: (D, mean), fold)
+    directions = passes.shared(D)
+    row_pass.run(rows_projected, lambda *_: (directions, mean), fold)
 
 
 def multiply(row_pass: RowPass, embedding: Embedding, V: Array) -> Array:
@@ -250,14 +253,16 @@ def landmark_matrix(rows: Rows, kernel: Kernel, landmarks: Array) -> Array:
     return np.concatenate([rows.part(p, p + 1).load()[:, positions] for p in positions]).astype(np.float64)
 
 
-def statistics_of(task: RowTask, centre: Array) -> Statistics:
+def statistics_of(task: RowTask, landmarks: Rows, centre: Array) -> Statistics:
     """The task: statistics of its rows."""
     with np.errstate(over="ignore", invalid="ignore"):  # told by the caller
-        return Statistics.of(_similar(task, centre), centre)
+        return Statistics.of(_similar(task, landmarks, centre), centre)
 
 
-def _similar(task: RowTask, centre: Array) -> Iterator[tuple[Array, Array | None, Array, Array]]:
-    Z, near = task.operand(), centre.astype(task.dtype)
+def _similar(
+    task: RowTask, landmarks: Rows, centre: Array
+) -> Iterator[tuple[Array, Array | None, Array, Array]]:
+    Z, near = task.operand(landmarks), centre.astype(task.dtype)
     buffer = np.empty((min(task.cut.block_rows, task.rows.shape[0]), len(centre)), task.dtype)
     for block, A in task.blocks():
         weights = None if task.weights is None else task.weights[block]
@@ -265,15 +270,15 @@ def _similar(task: RowTask, centre: Array) -> Iterator[tuple[Array, Array | None
         yield similarities(task.kernel, A, Z, near, buffer), weights, *terms
 
 
-def rows_projected(task: RowTask, D: Array, mean: Array) -> Array:
+def rows_projected(task: RowTask, landmarks: Rows, D: Array, mean: Array) -> Array:
     """The task: `projected` of its rows, (n_rows, k)."""
-    Z = task.operand()
+    Z = task.operand(landmarks)
     return np.concatenate([projected(task.kernel, A, Z, D, mean, task.dtype) for _, A in task.blocks()])
 
 
-def rows_collected(task: RowTask, V: Array, mean: Array) -> Array:
+def rows_collected(task: RowTask, landmarks: Rows, V: Array, mean: Array) -> Array:
     """The task: `collected` of its rows and their part of V, (m, w)."""
-    Z, total = task.operand(), np.zeros((len(mean), V.shape[1]))
+    Z, total = task.operand(landmarks), np.zeros((len(mean), V.shape[1]))
     for block, A in task.blocks():
         total += collected(task.kernel, A, Z, V[block], mean, task.dtype)
     return total

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,6 +9,7 @@ from typing import Any, Self
 
 from kpca_stream.addresses import Location
 from kpca_stream.errors import BusyError, ConfigError, DataError
+from kpca_stream.storage.intact import parsed_json
 from kpca_stream.storage.place import Place
 from kpca_stream.storage.whole import json_bytes
 
@@ -45,7 +45,7 @@ class Alias:
         ValueError
             If it is neither.
         """
-        value = json.loads(data)
+        value = parsed_json(data)
         if isinstance(value, dict):
             left = tuple((_number(version), float(at)) for version, at in value.get("left", ()))
             return cls(_number(value.get("version")), tuple(map(_number, value.get("before", ()))), left)

@@ -26,6 +26,7 @@ from kpca_stream.numerics.kernels import Kernel, Own, Preparation, RowPairs
 from kpca_stream.numerics.novelty import Thresholds
 from kpca_stream.numerics.projection import held_bytes
 from kpca_stream.numerics.resolve import KernelSpec, find_name, make_kernel
+from kpca_stream.storage import intact
 from kpca_stream.storage.bucket import send
 from kpca_stream.storage.chunked import CHECKSUM_BYTES, create_array, write_array
 from kpca_stream.storage.damage import told_as
@@ -136,9 +137,13 @@ def open_basis(path: Location) -> Basis:
             f"{path} is not a basis (it has no zarr.json); expected the folder that a fit wrote"
         )
     with told_as(f"{path} is damaged", "restore it from a copy, or fit again"):
+        intact.check_folder(path)
         group = open_group(path)
         content = _checked(path, dict(group.attrs))
+        intact.check_content(path, content)
         arrays = {name: _array(path, group, name, facts) for name, facts in content["arrays"].items()}
+        intact.check_arrays(path, arrays)
+        intact.check_shapes(path, arrays, content)
         return _basis(content, arrays)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import warnings
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,13 +96,22 @@ class Ledger:
     name: str
     belongs_to: list[int]
 
-    def restored(self) -> tuple[dict[str, Array], int] | None:
-        """The accumulator and the number of tasks folded into it, if there is one of this pass."""
+    def restored(
+        self, shapes: Mapping[str, tuple[int, ...]] | None = None
+    ) -> tuple[dict[str, Array], int] | None:
+        """The accumulator and the number of tasks folded into it, if there is one of this pass.
+
+        One whose arrays have other `shapes` is of none.
+        """
         found = None if self.checkpoints is None else self.checkpoints.load(self.name)
         if found is None or found[1].get("belongs_to") != self.belongs_to:
             return None
-        arrays, facts = found
-        return arrays, int(facts["n_folded"])
+        arrays, n_folded = found[0], found[1].get("n_folded")
+        if type(n_folded) is not int or n_folded < 0:
+            return None
+        if shapes is not None and {name: array.shape for name, array in arrays.items()} != shapes:
+            return None
+        return arrays, n_folded
 
     def save(self, arrays: dict[str, Array], n_folded: int) -> None:
         """Keep the accumulator of the first `n_folded` tasks."""
@@ -110,10 +122,39 @@ class Ledger:
 
 def _read(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
     # Opened here: NumPy leaves a file open that turns out to be no archive.
-    with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+    with path.open("rb") as stream:
+        _refuse_larger(stream)
+        return _arrays_of(stream)
+
+
+def _arrays_of(stream: BinaryIO) -> tuple[dict[str, Array], dict[str, Any]]:
+    with np.load(stream, allow_pickle=False) as file:
         contents = json.loads(str(file["contents"]))
         # By the names that were written: the zip directory itself carries no checksum.
         return {key: file[key] for key in contents["arrays"]}, contents["facts"]
+
+
+def _refuse_larger(stream: BinaryIO) -> None:
+    """Refuse an archive whose arrays are larger than it is, by what it says of them."""
+    n_bytes = os.fstat(stream.fileno()).st_size
+    with zipfile.ZipFile(stream) as archive:
+        for info in archive.infolist():
+            if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size:
+                raise ValueError(f"{info.filename} is compressed")
+            n_bytes -= info.file_size
+            with archive.open(info) as member:
+                version = np.lib.format.read_magic(member)
+                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else _header_2_0
+                shape, _, dtype = read(member)
+            if math.prod(shape) * dtype.itemsize > info.file_size:
+                raise ValueError(f"{info.filename} says that it holds {shape} of {dtype}")
+    if n_bytes < 0:
+        raise ValueError("its members are larger than the file")
+    stream.seek(0)
+
+
+def _header_2_0(member: Any) -> Any:
+    return np.lib.format.read_array_header_2_0(member)
 
 
 def _is_readable(path: Path) -> bool:

@@ -122,10 +122,10 @@ def _read(chunk: Chunk, tiles: zarr.Array[Any], buffer: Buffer) -> Array | None:
     """A chunk of `create_array`, which is its values and their checksum."""
     dtype = np.dtype(tiles.dtype).newbyteorder("<")
     n_bytes = tiles.chunks[0] * tiles.chunks[1] * dtype.itemsize
-    content = buffer.of(n_bytes + CHECKSUM_BYTES + 1)  # a longer one is told by the last byte
-    if chunk.read(content) != n_bytes + CHECKSUM_BYTES:
+    values = chunk.read(n_bytes + CHECKSUM_BYTES, buffer)
+    if values is None:
         return None
-    values, checksum = content[:n_bytes], content[n_bytes:-1].tobytes()
+    values, checksum = values[:n_bytes], values[n_bytes:].tobytes()
     if google_crc32c.value(values) != int.from_bytes(checksum, "little"):
         return None
     return values.view(dtype).reshape(tiles.chunks)

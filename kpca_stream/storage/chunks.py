@@ -6,6 +6,7 @@ other.
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from io import FileIO
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from zarr.storage import LocalStore
 
 from kpca_stream.addresses import Address
+from kpca_stream.numerics.buffer import Buffer
 from kpca_stream.numerics.tiles import Tile
 from kpca_stream.storage import objects
 from kpca_stream.storage.bucket_store import BucketStore
@@ -32,8 +34,8 @@ class Chunk(Protocol):
     def exists(self) -> bool:
         """Whether it is there by now."""
 
-    def read(self, content: Array) -> int | None:
-        """Read into `content`, bytes, until it is full or the chunk ends; how many, None without a chunk."""
+    def read(self, n_bytes: int, buffer: Buffer) -> Array | None:
+        """Its bytes, in `buffer`; None where it is not there, or is not of that size."""
 
     def write(self, values: Array, checksum: bytes) -> None:
         """Write it, whole or not at all."""
@@ -49,11 +51,14 @@ class FileChunk:
         """See `Chunk`."""
         return self.path.exists()
 
-    def read(self, content: Array) -> int | None:
+    def read(self, n_bytes: int, buffer: Buffer) -> Array | None:
         """See `Chunk`."""
         try:
             with self.path.open("rb", buffering=0) as file:
-                return _filled(file, content)
+                if os.fstat(file.fileno()).st_size != n_bytes:
+                    return None
+                content = buffer.of(n_bytes + 1)  # it may grow while it is read
+                return content[:n_bytes] if _filled(file, content) == n_bytes else None
         except FileNotFoundError:
             return None
 
@@ -80,20 +85,21 @@ class ObjectChunk:
             return True
         return False
 
-    def read(self, content: Array) -> int | None:
+    def read(self, n_bytes: int, buffer: Buffer) -> Array | None:
         """See `Chunk`."""
         import obstore
 
-        view, n_read = content.data, 0
-        try:
-            with told_of(self.address):
-                for piece in obstore.get(objects.opened(self.address), self.address.key):
-                    part = memoryview(piece)[: len(view) - n_read]
-                    view[n_read : n_read + len(part)] = part
-                    n_read += len(part)
-        except FileNotFoundError:
-            return None
-        return n_read
+        n_read = 0
+        with suppress(FileNotFoundError), told_of(self.address):
+            found = obstore.get(objects.opened(self.address), self.address.key)
+            if found.meta["size"] != n_bytes:
+                return None
+            content = buffer.of(n_bytes)
+            for piece in found:
+                content.data[n_read : n_read + len(piece)] = memoryview(piece)
+                n_read += len(piece)
+            return content if n_read == n_bytes else None
+        return None
 
     def write(self, values: Array, checksum: bytes) -> None:
         """See `Chunk`."""

@@ -30,7 +30,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from kpca_stream.addresses import Address
 from kpca_stream.errors import ConfigError, DataError
-from kpca_stream.storage import premises
+from kpca_stream.storage import intact, premises
 from kpca_stream.storage.checkpoint import Checkpoints
 from kpca_stream.storage.chunked import REMEDY, check_description, create_tiles, write_array
 from kpca_stream.storage.damage import FAULTS, told_as
@@ -82,6 +82,7 @@ class RunStore:
         if not (path / "zarr.json").exists():
             return cls(path, zarr.create_group(path, zarr_format=3))
         with told_as(f"{path}/zarr.json is damaged", REMEDY):
+            intact.check_folder(path)
             group = zarr.open_group(path, mode="a", zarr_format=3)
             others = premises.is_of_others(group)
         if others:
@@ -240,10 +241,23 @@ class RunStore:
     def _held_means(self) -> Array | None:
         """Row means as an earlier fit left them; None where it left none, or they are damaged."""
         try:
-            held = self.group.get("row_means")
-            return np.asarray(held[...]) if isinstance(held, zarr.Array) else None
+            return self.values("row_means") if "row_means" in self.group else None
         except FAULTS:  # they are about to be written anew
             return None
+
+    def values(self, name: str) -> Array:
+        """An array of one number a row, read.
+
+        Raises
+        ------
+        DataError
+            If it is not whole, or none of this package's.
+        """
+        array = self.group[name]
+        if not isinstance(array, zarr.Array):
+            raise DataError(f"{self.path}/{name} is no array; {REMEDY}")
+        intact.check_arrays(self.path, {name: array})
+        return np.asarray(array[...])
 
     def write_means(
         self,

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from kpca_stream.errors import ConfigError, DataError
+from kpca_stream.storage import intact
 from kpca_stream.storage.lock import claimed
 from kpca_stream.storage.place import Place
 from kpca_stream.storage.whole import json_bytes
@@ -36,6 +37,8 @@ FOLDER = "_ledger"
 _TYPES = "types.json"
 _STRIPE = 2
 READ_AHEAD = 1024
+MOST_ROWS = 2**60
+PART_NAME = re.compile(r"[A-Za-z0-9-]+\.parquet")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +69,13 @@ class ScoredPart:
     version: int
     fit: str
 
+    def __post_init__(self) -> None:
+        """Refuse a name that leads out of the folder of the parts, and numbers that count nothing."""
+        counts = (self.start, self.stop, self.n_rows, self.n_novel, self.version)
+        if not all(type(count) is int and 0 <= count < MOST_ROWS for count in counts):
+            raise ValueError(f"a part counts {counts}, expected numbers of rows")
+        _check_name(self.file)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
@@ -85,6 +95,11 @@ class Entry:
     """Files of the parts in whose place these are, which may be seen still."""
     stored: bytes | None = field(default=None, compare=False, repr=False)
     """As it was read; None where it was not."""
+
+    def __post_init__(self) -> None:
+        """Refuse names that lead out of the folders of parts."""
+        for name in (*self.aside, *self.aside.values(), *self.gone):
+            _check_name(name)
 
     @property
     def n_rows(self) -> int:
@@ -214,12 +229,12 @@ class Ledger:
             parts = tuple(ScoredPart(**part) for part in values.pop("parts"))
             gone = tuple(values.pop("gone", ()))
             return Entry(**values, parts=parts, gone=gone, stored=stored)
-        except (TypeError, KeyError) as error:
+        except (TypeError, KeyError, ValueError) as error:
             raise self._damaged(key, error) from error
 
     def _object(self, key: str, stored: bytes) -> dict[str, Any]:
         try:
-            return dict(json.loads(stored))
+            return dict(intact.parsed_json(stored))
         except (ValueError, TypeError) as error:
             raise self._damaged(key, error) from error
 
@@ -228,6 +243,11 @@ class Ledger:
             f"{self.name}/{FOLDER}/{key} is damaged ({error}); restore it from a copy, or remove it: what it "
             "names is scored again"
         )
+
+
+def _check_name(file: str) -> None:
+    if not PART_NAME.fullmatch(file):
+        raise ValueError(f"a part is called {file!r}, expected the name of a file of scores")
 
 
 def _bytes(entry: Entry) -> bytes:

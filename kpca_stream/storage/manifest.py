@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from kpca_stream.errors import BusyError
+from kpca_stream.storage.intact import parsed_json
 from kpca_stream.storage.place import Place
 from kpca_stream.storage.whole import json_bytes
 
@@ -28,7 +28,7 @@ def parsed(data: bytes, version: int) -> dict[str, Any]:
     ValueError
         If it is no JSON object, or of another version.
     """
-    value = json.loads(data, parse_constant=_refuse_constant)
+    value = parsed_json(data, parse_constant=_refuse_constant)
     if not isinstance(value, dict):
         raise ValueError("it is no object")  # noqa: TRY004  damage, as what is no JSON
     if value.get("version", version) != version:
@@ -64,7 +64,7 @@ class Mark:
         if data is None:
             return str(refused) if refused else None
         try:
-            reason = json.loads(data)["reason"]
+            reason = parsed_json(data)["reason"]
         except (ValueError, KeyError, TypeError):
             return "a reason that cannot be read any more"
         return None if reason is None else str(reason)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from kpca_stream.storage import intact
 from kpca_stream.storage.lock import locked
 from kpca_stream.storage.whole import remove, remove_tree, sweep_leftovers, written_whole
 
@@ -70,10 +71,12 @@ class Folder:
 
     def read(self, key: str) -> bytes | None:
         """See `Place`."""
-        if self._leads_away(key):
+        path = self.path / key
+        if self._leads_away(key) or not path.is_file():
             return None
         try:
-            return (self.path / key).read_bytes()
+            intact.check_size(path)
+            return path.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
 

@@ -11,6 +11,7 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
+from kpca_stream.storage import intact
 from kpca_stream.storage.damage import told_as
 from kpca_stream.storage.score_parts import Range
 from kpca_stream.storage.scores_zarr import CHUNK_ROWS
@@ -79,10 +80,12 @@ def zarr_parts(path: Path) -> list[ZarrPart]:
     if not (path / "zarr.json").exists():
         return []
     with told_as(f"{path} is damaged", _REMEDY):
+        intact.check_folder(path)
         group = zarr.open_group(path, mode="r")
-        versions: Any = group["model_version"]
-        starts = range(0, versions.shape[0], CHUNK_ROWS)
-        return [part for start in starts for part in _parts_of(path, group, start)]
+        arrays = {name: group[name] for name in ("scores", "model_version", *_MEASURES)}
+        intact.check_arrays(path, arrays, whole=False, dtypes=("float64", "int32"))  # type: ignore[arg-type]
+        chunks = sorted(int(file.name) for file in (path / "model_version" / "c").iterdir())
+        return [part for chunk in chunks for part in _parts_of(path, group, chunk * CHUNK_ROWS)]
 
 
 def _parts_of(path: Path, group: zarr.Group, start: int) -> Iterator[ZarrPart]:

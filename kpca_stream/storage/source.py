@@ -100,6 +100,12 @@ class Source:
         """Names of the selected columns; their positions where the format has no names."""
         return tuple(self.table.columns[position].name for position in self.picked)
 
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Names of columns of text, where all others are taken."""
+        names = tuple(column.name for column in self.table.columns if column.dtype is None)
+        return names if len(names) + len(self.picked) == len(self.table.columns) else ()
+
     @cached_property
     def dtype(self) -> np.dtype[Any]:
         """Type of the blocks: float32 where it holds every value, else float64."""

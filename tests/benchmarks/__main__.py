@@ -19,6 +19,7 @@ NAMES = (
     "scheduler",
     "workers",
     "sleepers",
+    "moving",
     "disk",
     "storage",
     "mixed",
@@ -31,6 +32,7 @@ NAMES = (
     "scoring",
     "novelty",
     "turbidity",
+    "page",
     "china",
     "year",
 )

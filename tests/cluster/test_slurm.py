@@ -158,15 +158,15 @@ def test_an_allocation_needs_a_job(tmp_path: Path) -> None:
 
 
 def test_the_deployed_scripts_work(slurm: MiniSlurm, tmp_path: Path) -> None:
-    """The scripts and the configuration of ``deploy/slurm`` make a first fit, and score files as an array."""
+    """The scripts of ``deploy/slurm`` and the recipe make a first fit, and score files as an array."""
     program = tmp_path / "bin" / "kpca-stream"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m kpca_stream "$@"\n')
     program.chmod(0o755)
-    deploy = ROOT / "deploy" / "slurm"
+    deploy, recipe = ROOT / "deploy" / "slurm", str(ROOT / "configs" / "slurm.yaml")
     export = f"--export=ALL,PATH={program.parent}:{slurm.environment['PATH']}"
     here = [f"--chdir={tmp_path}", export]
-    job = slurm.submit(deploy / "fit.sh", *here, arguments=[str(deploy / "fit.yaml")])
+    job = slurm.submit(deploy / "fit.sh", *here, arguments=[recipe])
     assert slurm.wait(job) == 0, "\n".join(path.read_text() for path in tmp_path.glob("*.log"))
     assert (tmp_path / "models" / "digits" / "versions" / "1" / "manifest.json").exists()
 
@@ -176,7 +176,7 @@ def test_the_deployed_scripts_work(slurm: MiniSlurm, tmp_path: Path) -> None:
     for number in range(3):
         rows = digits.data[1500 + 20 * number :][:20]
         np.savetxt(incoming / f"{number}.csv", rows, delimiter=",", header=header, comments="")
-    arguments = [str(deploy / "fit.yaml"), str(incoming)]
+    arguments = [recipe, str(incoming)]
     slurm.submit(deploy / "score-array.sh", "--array=0-1", *here, arguments=arguments)
     assert wait_until(lambda: not slurm.jobs(), seconds=120)
     told = "\n".join(path.read_text() for path in tmp_path.glob("kpca-score-*.log"))

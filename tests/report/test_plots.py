@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.stats import ks_1samp
+from sklearn.exceptions import NotFittedError
 
 from kpca_stream import FittedBasis, KernelPCA, load_basis
 from kpca_stream.errors import ConfigError, DataError
@@ -262,6 +263,41 @@ def test_each_plot_takes_one_call(folder: Path, basis: FittedBasis, palette: Pal
     assert kernel_map(basis, ax, palette=palette) is ax
 
 
+@pytest.mark.parametrize("method", ["lanczos", "nystrom"])
+def test_a_fitted_estimator_is_plotted_by_one_call(method: str, ax: Axes) -> None:
+    """Each plot takes a fitted KernelPCA, and shows what it shows of the basis that this holds."""
+    model = KernelPCA(3, kernel="rbf", gamma=0.05, eigen_solver=method, n_landmarks=40).fit(rows(200))
+    scored = [model.basis_.score(rows(60, seed=seed)) for seed in (1, 2)]
+    assert scree(model, ax) is ax
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), model.eigenvalues_)
+    shares = [bar.get_height() for bar in explained(model, Figure().add_subplot()).patches]
+    np.testing.assert_allclose(shares, 100 * model.explained_variance_ratio_)
+    for of_model, of_basis in (
+        (kernel_map(model, axes()), kernel_map(model.basis_, axes())),
+        (component_map(model, axes(), second=3), component_map(model.transform(rows(200)), axes(), second=3)),
+    ):
+        np.testing.assert_array_equal(
+            *(np.ma.filled(each.images[0].get_array(), 0) for each in (of_model, of_basis))
+        )
+    assert (
+        novelty_plot(scored[0], model, axes()).lines[0].get_xdata()[0]
+        == model.basis_.thresholds.reconstruction_error
+    )
+    assert drift_plot(scored, model, axes()).get_xlim() == (0.5, 2.5)
+
+
+def test_a_map_of_a_model_counts_merged_rows() -> None:
+    """Rows that were fitted as one with a weight are on the map as often as they occurred."""
+    X = np.repeat(rows(50), 4, axis=0)
+    model = KernelPCA(2, kernel="rbf", gamma=0.05, merge_duplicates=True).fit(X)
+    shown = component_map(model, axes()).images[0].get_array()
+    assert float(np.ma.filled(shown, 0).sum()) == 200
+
+
+def axes() -> Axes:
+    return Figure().add_subplot()
+
+
 def test_a_plot_makes_axes_of_its_own(basis: FittedBasis, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without axes it draws on a new figure of pyplot's."""
     monkeypatch.setenv("MPLBACKEND", "agg")
@@ -282,8 +318,10 @@ def test_mistakes_are_told(folder: Path, basis: FittedBasis, tmp_path: Path, ax:
         novelty_plot(folder / "scores", basis, ax, of="t2")
     with pytest.raises(ConfigError, match="no such folder, expected that of the scores"):
         component_map(tmp_path / "none", ax)
-    with pytest.raises(ConfigError, match="got KernelPCA, expected what load_basis gives"):
-        kernel_map(KernelPCA(), ax)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="got int, expected what load_basis gives, a fitted KernelPCA"):
+        kernel_map(3, ax)  # type: ignore[arg-type]
+    with pytest.raises(NotFittedError, match="KernelPCA instance is not fitted yet"):
+        scree(KernelPCA(), ax)
 
 
 def test_no_rows_are_told(basis: FittedBasis, tmp_path: Path, ax: Axes) -> None:

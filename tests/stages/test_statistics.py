@@ -34,7 +34,7 @@ from kpca_stream.stages.statistics import (
     project_rows,
 )
 from kpca_stream.storage.layout import RunStore
-from kpca_stream.storage.rows import ArrayRows
+from kpca_stream.storage.rows import ArrayRows, Rows
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -280,8 +280,8 @@ def test_tasks_carry_an_address_where_there_is_a_store(tmp_path: Path) -> None:
     assert not (tmp_path / "g" / "landmarks.npy").exists()
 
 
-def size_of_landmarks(task: RowTask) -> int:
-    return len(pickle.dumps(task.landmarks))
+def size_of_landmarks(_task: RowTask, landmarks: Rows) -> int:
+    return len(pickle.dumps(landmarks))
 
 
 KILLED = """

@@ -178,6 +178,10 @@ class BlockProduct:
     P_j: Array | None
     counts: TileCounts
 
+    def __sizeof__(self) -> int:
+        """Tells Dask how much it holds."""
+        return super().__sizeof__() + self.P_i.nbytes + (0 if self.P_j is None else self.P_j.nbytes)
+
 
 @dataclass(frozen=True, eq=False)
 class BlockTiles:
@@ -185,6 +189,10 @@ class BlockTiles:
 
     tiles: list[Array]
     counts: TileCounts
+
+    def __sizeof__(self) -> int:
+        """Tells Dask what it would cost to move them."""
+        return super().__sizeof__() + sum(tile.nbytes for tile in self.tiles)
 
 
 def multiply_block(task: BlockTask, V_i: Rows, V_j: Rows, memory: BlockTiles | None = None) -> BlockProduct:

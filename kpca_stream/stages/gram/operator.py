@@ -98,7 +98,7 @@ class Gram:
         name = f"{self.dtype}-{self._n_passes:03d}"
         ledger = self._ledger(name, V)
         # Sums of another block of vectors belong to a solve that took another way.
-        sums, first = ledger.restored() or ({"sums": np.zeros(V.shape)}, 0)
+        sums, first = ledger.restored({"sums": V.shape}) or ({"sums": np.zeros(V.shape)}, 0)
         self.counts.resumed += first > 0
         if first < self.grid.n_tasks:
             self._run(V, sums["sums"], ledger, first)

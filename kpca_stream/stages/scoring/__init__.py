@@ -10,6 +10,7 @@ from kpca_stream.stages.scoring.parts import (
     open_like,
     write_part,
 )
+from kpca_stream.stages.scoring.training import training_scores
 
 __all__ = [
     "Examined",
@@ -21,5 +22,6 @@ __all__ = [
     "open_like",
     "score_block",
     "score_rows",
+    "training_scores",
     "write_part",
 ]

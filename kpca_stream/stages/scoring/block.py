@@ -88,11 +88,12 @@ def score_rows(
     """Score rows block by block on the active scheduler; the results are whole arrays in memory."""
     step = _even_step(*rows.shape)
     starts = range(0, rows.shape[0], step)
+    spanned = basis if len(starts) == 1 else passes.shared(basis)
     calls = [
         passes.Call(
             score_block,
             (
-                basis,
+                spanned,
                 rows.part(a, min(a + step, rows.shape[0])),
                 None if diagonal is None else diagonal[a : a + step],
             ),
