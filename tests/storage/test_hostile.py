@@ -24,6 +24,7 @@ from kpca_stream.storage.checkpoint import Checkpoints
 from kpca_stream.storage.checkpoint import Ledger as PassLedger
 from kpca_stream.storage.layout import RunStore
 from kpca_stream.storage.ledger import Ledger
+from kpca_stream.storage.place import Folder
 from kpca_stream.storage.registry import Registry
 from kpca_stream.storage.score_chunks import zarr_parts
 from kpca_stream.storage.source import open_source
@@ -388,7 +389,16 @@ PARTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("attack", PARTS)
+ENTRIES: dict[str, dict[str, Any]] = {
+    "to be shown as a file outside": {"aside": {"../secret.parquet": "a.parquet"}},
+    "aside outside": {"aside": {"a.parquet": "../../secret.parquet"}},
+    "aside without a name": {"aside": {"a.parquet": 3}},
+    "to be removed outside": {"gone": ["../secret.parquet"]},
+    "to be removed by its path": {"gone": ["/secret.parquet"]},
+}
+
+
+@pytest.mark.parametrize("attack", [*PARTS, *ENTRIES])
 def test_a_ledger_does_not_lead_outside(attack: str, job: Path) -> None:
     """An entry that names a part elsewhere, or counts what is no number, is damaged; nothing is removed."""
     secret = job / "secret.parquet"
@@ -397,9 +407,10 @@ def test_a_ledger_does_not_lead_outside(attack: str, job: Path) -> None:
     for path in folder.glob("*.json"):
         entry = json.loads(path.read_text())
         if "parts" in entry:
-            entry["parts"][0].update(PARTS[attack])
+            entry["parts"][0].update(PARTS.get(attack, {}))
+            entry.update(ENTRIES.get(attack, {}))
             path.write_text(json.dumps(entry))
-    assert_refused(lambda: list(Ledger(folder).entries()), "damaged")
+    assert_refused(lambda: list(Ledger(Folder(folder), "scores").entries()), "damaged")
     config = configured(
         job, {"score.on_new_version": "rescore", "gram.path": str(job / "g"), "kernel.gamma": 0.06}
     )
@@ -415,7 +426,7 @@ def test_entries_of_other_forms_are_damaged(text: str, job: Path) -> None:
     for path in folder.glob("*.json"):
         if path.name != "ledger.json":
             path.write_text(text)
-    assert_refused(lambda: list(Ledger(folder).entries()), "damaged")
+    assert_refused(lambda: list(Ledger(Folder(folder), "scores").entries()), "damaged")
 
 
 def test_scores_of_huge_shapes_are_not_read(job: Path) -> None:
