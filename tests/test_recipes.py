@@ -75,6 +75,7 @@ ELSEWHERE = {
     "follow": "tests/test_following.py",
     "slurm": "tests/cluster/test_slurm.py",
     "kubernetes": "tests/test_deploy.py",
+    "s3": "tests/test_recipes.py",
 }
 """Where the other recipes are run, or what reads them is checked."""
 
@@ -138,7 +139,7 @@ def test_the_recipe_of_a_bucket_runs_as_it_stands(tmp_path: Path, buckets: Bucke
         pd.DataFrame(part, columns=list("abcdef")).to_parquet(tmp_path / "part.parquet")
         put(root / f"{name}.parquet", tmp_path / "part.parquet")
     (tmp_path / "configs").symlink_to(ROOT / "configs")
-    for words in commands("s3"):
+    for words in commands("s3.yaml".removesuffix(".yaml")):
         done = command(tmp_path, *words)
         assert done.returncode == 0, done.stderr
     scored = [entry.key for entry in tree(root / "scores") if entry.key.endswith(".parquet")]
