@@ -158,13 +158,14 @@ def _registry(path: str, settings: tuple[str, ...]) -> Registry:
     from kpca_stream.addresses import is_address, located
     from kpca_stream.errors import ConfigError
 
-    is_elsewhere = is_address(path)
-    if not is_elsewhere and not Path(path).exists() and Path(path).suffix not in (".yaml", ".yml"):
+    if is_address(path):
+        return model_versions.model_at(path)
+    if not Path(path).exists() and Path(path).suffix not in (".yaml", ".yml"):
         raise ConfigError(
             f"{path}: no such folder, expected that of a model, or a configuration; correct the path, or "
             "publish a first version: kpca-stream fit CONFIG"
         )
-    if not is_elsewhere and not Path(path).is_dir():
+    if not Path(path).is_dir():
         config = _load(path, settings)
         return model_versions.model_at(located(config.models.path) / config.name)
     if settings:

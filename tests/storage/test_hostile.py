@@ -389,7 +389,16 @@ PARTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("attack", PARTS)
+ENTRIES: dict[str, dict[str, Any]] = {
+    "to be shown as a file outside": {"aside": {"../secret.parquet": "a.parquet"}},
+    "aside outside": {"aside": {"a.parquet": "../../secret.parquet"}},
+    "aside without a name": {"aside": {"a.parquet": 3}},
+    "to be removed outside": {"gone": ["../secret.parquet"]},
+    "to be removed by its path": {"gone": ["/secret.parquet"]},
+}
+
+
+@pytest.mark.parametrize("attack", [*PARTS, *ENTRIES])
 def test_a_ledger_does_not_lead_outside(attack: str, job: Path) -> None:
     """An entry that names a part elsewhere, or counts what is no number, is damaged; nothing is removed."""
     secret = job / "secret.parquet"
@@ -398,7 +407,8 @@ def test_a_ledger_does_not_lead_outside(attack: str, job: Path) -> None:
     for path in folder.glob("*.json"):
         entry = json.loads(path.read_text())
         if "parts" in entry:
-            entry["parts"][0].update(PARTS[attack])
+            entry["parts"][0].update(PARTS.get(attack, {}))
+            entry.update(ENTRIES.get(attack, {}))
             path.write_text(json.dumps(entry))
     assert_refused(lambda: list(Ledger(Folder(folder), "scores").entries()), "damaged")
     config = configured(
