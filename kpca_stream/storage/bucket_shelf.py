@@ -14,17 +14,17 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
 from kpca_stream.addresses import Address, Location
+from kpca_stream.errors import DataError
 from kpca_stream.storage.bucket import Bucket
 from kpca_stream.storage.ledger import FOLDER, Entry, Ledger
+from kpca_stream.storage.object_stamp import ObjectStamp
 from kpca_stream.storage.objects import (
     copy,
     delete,
-    get,
     head,
     names,
     put,
@@ -105,8 +105,10 @@ class BucketShelf:
         known = head(self.root / file)
         if known is None or time.time() - known.modified < LEFTOVER_SECONDS:
             return None
-        found = get(self.root / file)
-        return None if found is None else label_of(BytesIO(found.data))
+        try:
+            return label_of(ObjectStamp(file, self.root / file, known.size, known.version).open())
+        except DataError:  # somebody else removed it
+            return None
 
     def remove(self, file: str) -> None:
         """See `Shelf`."""
