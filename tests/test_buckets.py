@@ -159,6 +159,38 @@ def test_what_is_wrong_with_a_bucket_is_one_line(
     assert SECRET not in told
 
 
+def test_an_outage_ends_a_fit_that_goes_on_later(
+    tmp_path: Path, bucket: str, buckets: Buckets, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a store refuses every request a fit ends with 75; when it is back the same call publishes."""
+    monkeypatch.setattr(objects, "RETRIES", 1)
+    objects.forget()
+    config = job(tmp_path, "sklearn:iris", f"{bucket}/models")
+    buckets.fail(failing=1)
+    assert told("fit", config, code=75)["error"]["kind"] == "BusyError"
+    buckets.fail()
+    assert told("fit", config)["result"]["version"] == 1
+    objects.forget()
+
+
+@pytest.mark.cluster
+def test_workers_read_and_score_from_a_bucket(tmp_path: Path, bucket: str, results: Told) -> None:
+    """Two processes, each of which opens the bucket itself, find what threads find, to the bit."""
+    send(rows(), tmp_path, f"{bucket}/data/x.npy")
+    score = {"input": {"path": f"{bucket}/data/"}, "output": str(tmp_path / "threads")}
+    config = job(tmp_path, f"{bucket}/data/x.npy", f"{bucket}/models", score=score)
+    threads = results("run", config)
+    local = {
+        "cluster": "{kind: local, n_workers: 2}",
+        "score.output": str(tmp_path / "local"),
+        "models.path": f"{bucket}/other",
+        "gram.path": str(tmp_path / "other.zarr"),
+    }
+    words = [word for name, value in local.items() for word in ("--set", f"{name}={value}")]
+    assert results("run", config, *words)["fit"]["eigenvalues"] == threads["fit"]["eigenvalues"]
+    assert scores_of(tmp_path / "local", tmp_path).equals(scores_of(tmp_path / "threads", tmp_path))
+
+
 @pytest.mark.slow
 def test_a_run_in_a_bucket_that_is_killed_goes_on(tmp_path: Path, bucket: str, buckets: Buckets) -> None:
     """Killed in a pass, while it publishes and while it scores, a run ends with the bits of others."""
