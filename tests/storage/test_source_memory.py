@@ -23,7 +23,7 @@ from tests.tables import write_arrow, write_feather, write_hdf5
 
 Array = NDArray[Any]
 LIMIT = 96 * 2**20
-SWEEP_BYTES = 24 * 2**20
+SWEEP_BYTES = 32 * 2**20
 N_SAMPLES, N_OBJECT, N_FEATURES = 2_500_000, 800_000, 8
 assert 8 * N_SAMPLES * N_FEATURES > 1.5 * LIMIT
 
@@ -31,9 +31,11 @@ CHILD = """
 import dask
 import numpy as np
 import zarr
+from kpca_stream.cluster import return_freed_memory
 from kpca_stream.stages.sweep import sweep
 from kpca_stream.storage.source import open_source
 
+return_freed_memory()  # as every command does
 dask.config.set(scheduler="threads", num_workers=1)
 
 def look(path, folder):
