@@ -154,13 +154,13 @@ def test_bad_input_in_a_process_of_its_own(what: str, folder: Path) -> None:
 
 def with_format(path: Path, version: Any) -> None:
     """Give a store, or a basis, another format version, with digests that hold."""
-    from kpca_stream.storage import basis, layout
+    from kpca_stream.storage import basis, naming
 
     group = zarr.open_group(path, mode="a")
     attributes: dict[str, Any] = dict(group.attrs)
     if "identity" in attributes:
         attributes["identity"]["format_version"] = version
-        attributes["digest"] = layout._digest(attributes["identity"], attributes["fit"])
+        attributes |= naming.attributes_of(attributes["identity"], attributes["fit"])
     else:
         attributes["kpca_stream"]["format_version"] = version
         attributes["digest"] = basis._digest(attributes["kpca_stream"])

@@ -30,7 +30,7 @@ BASIS_ARRAYS = {
     "centring": "k",
     "rotation": "kk",
     "coefficients": "nk",
-    "row_means": "n",
+    "row_means": "m",
     "weights": "n",
     "rows": "nd",
     "centre": "d",
@@ -43,7 +43,7 @@ BASIS_ARRAYS = {
     "sample": "q-",
     "sample_weights": "q",
 }
-"""All arrays of a basis, and their sizes."""
+"""All arrays of a basis, and their sizes; m is n, but of a given matrix by landmarks their number."""
 REMEDY = "restore it from a copy, or remove it"
 
 
@@ -208,6 +208,8 @@ def check_shapes(path: Location, arrays: Mapping[str, zarr.Array[Any]], content:
         "d": len(content["columns"]),
         "q": 0 if sample is None else sample.shape[0],
     }
+    if content["kernel"]["name"] != "precomputed":
+        sizes["m"] = content["n_rows"]
     for name, array in arrays.items():
         expected = tuple(
             sizes.get(size, found) for size, found in zip(BASIS_ARRAYS[name], array.shape, strict=True)

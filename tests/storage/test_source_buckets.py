@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +26,23 @@ from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.storage import objects
 from kpca_stream.storage.located import zarr_store
 from kpca_stream.storage.source import Source, open_source
+from tests.jobs import ROOT
 
+CHANGED = """
+import sys
+from kpca_stream.addresses import Address
+from kpca_stream.errors import DataError
+from kpca_stream.storage import objects
+from kpca_stream.storage.source import open_source
+
+source, address = open_source(sys.argv[1]), Address.parse(sys.argv[1])
+objects.put(address, objects.get(address).data + b" ")
+try:
+    next(source.blocks(0, 1))
+except DataError as error:
+    sys.kept = error
+    print("refused")
+"""
 N_ROWS, N_COLUMNS = 3000, 3
 X = np.random.default_rng(0).standard_normal((N_ROWS, N_COLUMNS)).astype(np.float32)
 
@@ -200,3 +219,19 @@ def test_a_large_file_is_not_read_whole(tmp_path: Path, bucket: str, buckets: Bu
     buckets.fail()
     assert np.array_equal(next(source.blocks(400_000, 400_100)), values[400_000:400_100])
     assert 0 < buckets.counts()["bytes"] < values.nbytes / 4
+
+
+def test_a_process_ends_well_after_a_file_that_changed(tmp_path: Path, bucket: str) -> None:
+    """An HDF5 file that is written again is an error, and nothing worse when Python ends."""
+    with h5py.File(tmp_path / "x.hdf5", "w") as file:
+        file["x"] = X
+    address = Address.parse(bucket) / "x.hdf5"
+    send(tmp_path / "x.hdf5", address)
+    done = subprocess.run(
+        [sys.executable, "-c", CHANGED, str(address)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "refused\n"), done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -118,7 +119,14 @@ def _library(name: str) -> ModuleType:
 
 
 def _open(library: ModuleType, stamp: FileStamp | ObjectStamp) -> Any:
-    return library.File(stamp.path if isinstance(stamp, FileStamp) else stamp.open(), "r")
+    if isinstance(stamp, FileStamp):
+        return library.File(stamp.path, "r")
+    try:
+        return library.File(stamp.open(), "r")
+    except Exception as error:
+        # What h5py's frames hold would call Python when the process ends, and crash where that has ended.
+        traceback.clear_frames(error.__traceback__)
+        raise
 
 
 def _chosen(library: ModuleType, name: str, file: Any, asked: str | None) -> Any:
