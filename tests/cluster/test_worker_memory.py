@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from distributed import Client, LocalCluster
 
 from kpca_stream.cluster.kinds import worker_memory
 from kpca_stream.pipeline import fit_config, score_config
-from kpca_stream.telemetry import silent
+from kpca_stream.telemetry import peak_memory, silent
 from tests.jobs import configured
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -60,11 +59,6 @@ def watched(client: Client) -> Iterator[Seen]:
         thread.join()
 
 
-def peak(_: Any = None) -> int:
-    """Bytes of this process at its peak."""
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
 @pytest.mark.parametrize(
     ("method", "storage"), [("lanczos", "auto"), ("lanczos", "zarr"), ("nystrom", "auto")]
 )
@@ -95,7 +89,7 @@ def test_nothing_is_moved_to_disk_in_a_normal_run(method: str, storage: str, tmp
         with watched(client) as seen:
             fit_config(config, silent())
             score_config(config, silent())
-        peaks = client.run(peak)
+        peaks = client.run(peak_memory)
     assert seen.spilled == 0
     assert seen.states == {"running"}
     assert len(seen.workers) == 2
