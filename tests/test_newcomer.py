@@ -40,6 +40,7 @@ def told(folder: Path, name: str, *settings: str, code: int = 0, options: tuple[
     return "\n".join(lines)
 
 
+@pytest.mark.slow
 def test_a_table_of_ones_own_is_fitted_step_by_step(folder: Path) -> None:
     """Missing values, text, units and γ: each is told with the setting that helps, and with it goes on."""
     missing = told(folder, "fit", *OWN, code=65)
@@ -73,6 +74,7 @@ def test_text_among_numbers_is_told_with_its_place(folder: Path) -> None:
     told(folder, "fit", *OWN, "data.columns=[age, height]")
 
 
+@pytest.mark.slow
 def test_many_rows_and_little_memory_have_a_way_out(tmp_path: Path) -> None:
     """200,000 rows in 512 MiB: the refusal names the approximation that fits, and with it the fit goes on."""
     rng = np.random.default_rng(0)
@@ -110,6 +112,7 @@ def test_mistakes_of_the_first_hour(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_second_call_says_that_nothing_is_to_be_done(tmp_path: Path) -> None:
     """The same command again neither fits nor scores, and says so."""
     command(tmp_path, "run", RECIPE, check=True)

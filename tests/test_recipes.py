@@ -79,6 +79,7 @@ def commands(name: str) -> list[list[str]]:
     return [words for words in found if words[:2] != ["models", "rollback"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_runs_as_it_stands(name: str, tmp_path: Path) -> None:
     """Its commands succeed one after the other in a folder with the rows that it names, and score them."""
@@ -104,6 +105,7 @@ def test_every_recipe_is_run_somewhere() -> None:
         assert called or path.stem in RECIPES, path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ON_CLUSTERS)
 def test_a_recipe_for_a_cluster_has_no_mistakes(name: str, tmp_path: Path) -> None:
     """`config check` says so; its fit is that of the same rows by threads."""
@@ -125,6 +127,7 @@ def test_ten_million_rows_fit_the_recipe() -> None:
     assert result["memory_total"] < result["memory_limit"] == 4 * 2**30
 
 
+@pytest.mark.slow
 def test_the_recipe_of_a_bucket_runs_as_it_stands(tmp_path: Path, buckets: Buckets) -> None:
     """Its commands succeed, and leave a model and the scores of all new rows in the bucket."""
     root = Address("s3", buckets.make("kpca-example"))
@@ -139,6 +142,7 @@ def test_the_recipe_of_a_bucket_runs_as_it_stands(tmp_path: Path, buckets: Bucke
     assert sum(open_source(str(root / "scores" / key)).n_samples for key in scored) == 50
 
 
+@pytest.mark.slow
 def test_the_nightly_recipe_does_nothing_twice(tmp_path: Path) -> None:
     """Called again, nothing is due and nothing is scored; a day more is added to the sums and scored."""
     nightly(tmp_path)
