@@ -61,9 +61,12 @@ class ParquetTable(FileTable):
         return max(np.diff(self.offsets).tolist())
 
     def reading_bytes(self, picked: tuple[int, ...]) -> int:
-        """The footer, and a buffer, a dictionary and a page of each column, but of two row groups at most."""
+        """The footer, and a dictionary and a page of each column, but no more than two row groups.
+
+        From a bucket, what two requests for each column bring, too.
+        """
         footer = len(self.columns) * (len(self.offsets) - 1) * _FOOTER_BYTES
-        buffers = len(picked) * (_BUFFER_BYTES if isinstance(self.file, FileStamp) else 2 * _REQUEST_BYTES)
+        buffers = 0 if isinstance(self.file, FileStamp) else 2 * len(picked) * _REQUEST_BYTES
         return footer + buffers + min(len(picked) * 4 * _PAGE_BYTES, 2 * self.group_bytes)
 
     def read_pieces(self, start: int, stop: int, picked: tuple[int, ...]) -> Iterator[NDArray[Any]]:
