@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from distributed import Client
 
 LOOK_SECONDS = 1.0
-CUT_OFF = (OSError, RuntimeError, CancelledError, UnboundLocalError)
-"""What Dask raises for a call that ends as its client is closed; the last one where it was cancelled."""
+CUT_OFF = (OSError, RuntimeError, CancelledError, UnboundLocalError, AttributeError)
+"""What Dask raises for a call that ends as its client is closed; the last two where it asks for results."""
 
 
 @contextmanager

@@ -30,7 +30,7 @@ KERNEL = """
 import time
 
 def slow(X, Y):
-    time.sleep(0.01)
+    time.sleep(0.04)
     return X @ Y.T
 """
 
