@@ -347,7 +347,9 @@ class _Lanes:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        wait([future for _, _, future in self._under_way])
+        is_asked_to_end = error is not None and not isinstance(error, Exception)
+        if not (is_asked_to_end and _active_client()):  # a cluster can be left, threads of one's own cannot
+            wait([future for _, _, future in self._under_way])
 
 
 _pools = threading.local()
