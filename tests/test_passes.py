@@ -16,6 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from kpca_stream import passes
+from kpca_stream.passes import computing, windows
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -156,8 +157,8 @@ def large(_: int) -> tuple[NDArray[Any], ...]:
 @pytest.mark.parametrize("task", [slow, large])
 def test_windows_of_long_tasks_or_large_results_stay(task: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice the workers and no more are alive where tasks take their time, or results their memory."""
-    monkeypatch.setattr(passes, "WINDOW_SECONDS", 0.05 if task is slow else 60.0)
-    monkeypatch.setattr(passes, "WINDOW_BYTES", 2**24)
+    monkeypatch.setattr(windows, "WINDOW_SECONDS", 0.05 if task is slow else 60.0)
+    monkeypatch.setattr(windows, "WINDOW_BYTES", 2**24)
     events: list[Any] = []
     passes.run(
         Lazy(12, events, task),
@@ -204,7 +205,7 @@ def test_single_call_runs_in_the_caller(monkeypatch: pytest.MonkeyPatch) -> None
     here = (os.getpid(), threading.get_ident())
     assert passes.compute(calls(1, place)) == [here]
     assert all(seen != here for seen in passes.compute(calls(2, place)))
-    monkeypatch.setattr(passes, "as_delayed", None)
+    monkeypatch.setattr(computing, "as_delayed", None)
     assert passes.compute(calls(1)) == [0]
 
 

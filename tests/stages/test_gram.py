@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kpca_stream import passes
 from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.errors import DataError, KpcaStreamWarning
 from kpca_stream.numerics.kernels import (
@@ -32,6 +31,7 @@ from kpca_stream.numerics.kernels import (
     Sigmoid,
 )
 from kpca_stream.numerics.tiles import TileGrid
+from kpca_stream.passes import computing
 from kpca_stream.stages.gram import Gram, Storage
 from kpca_stream.storage.layout import RunStore
 from kpca_stream.storage.rows import ArrayRows, Rows, ZarrRows
@@ -458,7 +458,7 @@ def test_fit_of_one_task_starts_no_graph(monkeypatch: pytest.MonkeyPatch) -> Non
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("a graph was made")
 
-    monkeypatch.setattr(passes, "as_delayed", refuse)
+    monkeypatch.setattr(computing, "as_delayed", refuse)
     for storage in ("memory", "recompute"):
         service = gram(tile_rows=N_ROWS, storage=storage)
         np.testing.assert_allclose(
