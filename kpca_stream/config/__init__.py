@@ -23,12 +23,11 @@ from kpca_stream.config.schema import (
     Models,
     Novelty,
     Nystrom,
-    Score,
-    ScoreInput,
     Solver,
     Train,
     parse_size,
 )
+from kpca_stream.config.score_schema import Score, ScoreInput
 from kpca_stream.config.tune_schema import Around, Labels, Tune
 from kpca_stream.config.values import parse_share
 from kpca_stream.errors import ConfigError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Self
 
@@ -11,7 +10,6 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
-    field_validator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -20,9 +18,10 @@ from kpca_stream.addresses import is_address
 from kpca_stream.config.cluster_schema import Cluster
 from kpca_stream.config.paths import Key, PathProblem, path_problems
 from kpca_stream.config.refit_schema import Refit
+from kpca_stream.config.score_schema import Score
 from kpca_stream.config.tune_schema import Tune
-from kpca_stream.config.values import LocalPath, PositiveInt, Section, Share, expected
-from kpca_stream.parameters import canonical_kernel, is_score_column, kernel_problems
+from kpca_stream.config.values import LocalPath, PositiveInt, RowSlice, Section, Share, Text, expected
+from kpca_stream.parameters import canonical_kernel, kernel_problems
 
 _UNITS = {"": 1, "B": 1} | {
     unit: base**power
@@ -30,7 +29,6 @@ _UNITS = {"": 1, "B": 1} | {
     for power, unit in enumerate(letters, start=1)
 }
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
-_ROWS = r"^(-?\d+)?:(-?\d+)?$"
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
@@ -55,20 +53,6 @@ def _list_to_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _names_as_stored(value: Any) -> Any:
-    """A list of names of columns, or a tuple, as a mapping."""
-    if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
-        return value
-    _refuse_names(name for name in value if value.count(name) > 1)
-    return dict.fromkeys(value, "stored")
-
-
-def _refuse_names(names: Iterable[str]) -> None:
-    for name in names:
-        raise ValueError(f"got {name!r}, expected names that appear once and are no column of the scores")
-
-
-Text = Annotated[str, Field(min_length=1)]
 Size = Annotated[
     int,
     Field(json_schema_extra={"type": ["integer", "string"], "examples": ["4GiB", 4_000_000_000]}),
@@ -76,10 +60,6 @@ Size = Annotated[
     expected("a number of bytes > 0 or a size such as 4GiB or 100GB"),
 ]
 KernelName = Annotated[Text, AfterValidator(canonical_kernel)]
-RowSlice = Annotated[
-    Annotated[str, Field(pattern=_ROWS)] | None,
-    expected('a slice in quotes such as "0:1437" or "1437:"'),
-]
 Columns = Annotated[
     Annotated[tuple[Text | int, ...], Field(min_length=1), BeforeValidator(_list_to_tuple)] | None,
     expected("a list of column names or positions, or null for all numeric ones"),
@@ -94,7 +74,6 @@ Components = Annotated[
 ]
 TileRows = Annotated[PositiveInt | Literal["auto"], expected("a whole number >= 1, or auto")]
 Merge = Annotated[bool | Literal["auto"], expected("auto, true or false")]
-Count = Annotated[PositiveInt | None, expected("a whole number >= 1, or null for the default")]
 
 
 def _refuse(problems: list[PathProblem]) -> None:
@@ -240,61 +219,6 @@ class Models(Section):
     """The folder of published versions."""
 
     path: Text = "models"
-
-
-class ScoreInput(Section):
-    """The rows to score."""
-
-    path: Text
-    """A file or array of any kind, which may grow, or a folder where files of any kinds land; or an address
-    such as ``s3://bucket/in/``, which ends in a slash where objects are to land."""
-    rows: RowSlice = None
-    """Of one file or array only."""
-    part_rows: Count = None
-    """Most rows of a part; null: 65,536."""
-    settle_seconds: Annotated[float, Field(ge=0)] = 2
-    """A file is left alone until its size and time have stayed the same for so long."""
-
-
-class Metrics(Section):
-    """Where Prometheus finds the counters of a scorer that follows."""
-
-    port: Annotated[int, Field(ge=0, le=65_535)] = 9108
-    host: Text = "127.0.0.1"
-
-
-class Score(Section):
-    """What is scored after a fit or as it arrives, and where the scores go."""
-
-    input: ScoreInput
-    output: Text = "scores/"
-    """A folder, or an address such as ``s3://bucket/scores``, which takes Parquet only."""
-    format: Literal["parquet", "zarr"] = "parquet"
-    carry: Annotated[
-        dict[Text, Literal["stored", "text", "integer", "number"]],
-        Field(json_schema_extra={"type": ["array", "object"], "examples": [["id"], {"id": "text"}]}),
-        BeforeValidator(_names_as_stored),
-    ] = Field(default_factory=dict)
-    """Columns of the input, keys of rows perhaps, that are carried through: their names, or with each what it
-    is made where the files differ."""
-    on_bad: Literal["set-aside", "error"] = "set-aside"
-    """Whether a file that cannot be scored is noted and left out, or ends the command."""
-    on_changed: Literal["error", "rescore"] = "error"
-    """What to do where rows that were scored are others now."""
-    on_new_version: Literal["rescore", "keep"] = "rescore"
-    """What to do with scores of an older version of the model."""
-    look_seconds: Annotated[float, Field(gt=0)] = 10
-    """Between two looks at the input, with --follow."""
-    status: Text | None = None
-    """The file that tells how a scorer that follows is getting on; null: _status.json in the output."""
-    metrics: Metrics | None = None
-    """Needs the extra metrics."""
-
-    @field_validator("carry")
-    @classmethod
-    def _names_are_free(cls, carry: dict[str, str]) -> dict[str, str]:
-        _refuse_names(name for name in carry if is_score_column(name))
-        return carry
 
 
 class Report(Section):

@@ -7,10 +7,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from kpca_stream.config.values import PositiveInt, Section, expected
+from kpca_stream.config.values import PositiveInt, Section, Text, expected
 from kpca_stream.parameters import canonical_kernel
 
-Text = Annotated[str, Field(min_length=1)]
 Gamma = Annotated[float, Field(gt=0)] | Literal["median", "scale"]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 

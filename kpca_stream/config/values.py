@@ -18,6 +18,8 @@ from pydantic_core import PydanticCustomError
 
 from kpca_stream.addresses import is_address
 
+_ROWS = r"^(-?\d+)?:(-?\d+)?$"
+
 
 def expected(text: str) -> WrapValidator:
     """One message for all ways in which a value of several allowed kinds can be wrong."""
@@ -56,8 +58,14 @@ def _local(text: str) -> str:
     return text
 
 
+Text = Annotated[str, Field(min_length=1)]
 LocalPath = Annotated[str, Field(min_length=1), AfterValidator(_local)]
 PositiveInt = Annotated[int, Field(ge=1)]
+Count = Annotated[PositiveInt | None, expected("a whole number >= 1, or null for the default")]
+RowSlice = Annotated[
+    Annotated[str, Field(pattern=_ROWS)] | None,
+    expected('a slice in quotes such as "0:1437" or "1437:"'),
+]
 Share = Annotated[
     float,
     Field(json_schema_extra={"type": ["number", "string"], "examples": ["99%", 0.99]}),

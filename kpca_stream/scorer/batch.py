@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kpca_stream import passes
 from kpca_stream.config import Config
-from kpca_stream.config.schema import Score
+from kpca_stream.config.score_schema import Score
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.fitplan import BASIS_SHARE
 from kpca_stream.numerics.footprint import IMPORT_BYTES, PARSER_BYTES

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kpca_stream.addresses import Location, located
-from kpca_stream.config.schema import Metrics, Score
+from kpca_stream.config.score_schema import Metrics, Score
 from kpca_stream.errors import ConfigError
 from kpca_stream.storage.deliveries import Delivery
 from kpca_stream.storage.ledger import Entry, ScoredPart

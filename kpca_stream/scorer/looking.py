@@ -13,7 +13,7 @@ from kpca_stream import passes
 from kpca_stream.addresses import is_address, located
 from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.config import Config
-from kpca_stream.config.schema import Score
+from kpca_stream.config.score_schema import Score
 from kpca_stream.errors import ConfigError
 from kpca_stream.fitplan import BASIS_SHARE
 from kpca_stream.results import ScoreSummary, SetAside
