@@ -46,6 +46,7 @@ class _Sums:
 
     @classmethod
     def of(cls, basis: Basis, accumulated: Accumulated, landmarks: Array) -> _Sums:
+        """K_mm and the feature map, computed from the landmarks again."""
         kernel = basis.kernel
         K = kernel.matrix(landmarks, landmarks)
         features = FeatureMap.of(kernel, landmarks, np.dtype(basis.precision), K=K)
@@ -53,6 +54,7 @@ class _Sums:
         return cls(basis, accumulated.statistics(), K, features, own_offset)
 
     def checks(self) -> list[Check]:
+        """Each number of the basis against its sums."""
         basis, total = self.basis, self.statistics.total
         counted = abs(total - basis.total_weight) / max(basis.total_weight, 1.0)
         return [
@@ -66,6 +68,7 @@ class _Sums:
 
     @cached_property
     def found(self) -> Embedding:
+        """What the sums embed to."""
         return embed(self.features, self.statistics)
 
     @cached_property

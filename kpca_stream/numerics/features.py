@@ -95,6 +95,7 @@ class _Decomposed(NamedTuple):
 
     @classmethod
     def of(cls, kernel: Kernel, landmarks: Array, K: Array | None) -> Self:
+        """About 0 for a definite kernel; for others about the landmarks' mean, which no constant moves."""
         K = kernel.matrix(landmarks, landmarks) if K is None else K
         K = (K + K.T) / 2
         m = len(K)

@@ -110,6 +110,7 @@ class _Refit:
 
     @classmethod
     def of(cls, config: Config, registry: Registry, reporter: Reporter) -> _Refit:
+        """What lies in the source and the registry now."""
         settings, source = settings_of(config), training_source(config)
         champion, manifest = _champion(registry)
         before = Trained.from_manifest(manifest)

@@ -7,26 +7,22 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from kpca_stream import passes
-from kpca_stream.addresses import is_address, located
 from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.config import Config
-from kpca_stream.config.score_schema import Score
-from kpca_stream.errors import ConfigError
 from kpca_stream.fitplan import BASIS_SHARE
 from kpca_stream.results import ScoreSummary, SetAside
+from kpca_stream.scorer.asking import score_of, shelf_of
 from kpca_stream.scorer.batch import Batch, Model
 from kpca_stream.scorer.heartbeat import Done, Heart
 from kpca_stream.signals import Terminated
 from kpca_stream.storage.basis import BasisAddress
-from kpca_stream.storage.bucket_shelf import BucketShelf
 from kpca_stream.storage.deliveries import Delivery, Settling
 from kpca_stream.storage.inbox import arrived, is_single
 from kpca_stream.storage.ledger import Entry, ScoredPart
 from kpca_stream.storage.registry import Registry
-from kpca_stream.storage.shelf import FolderShelf, Shelf, settle
+from kpca_stream.storage.shelf import settle
 from kpca_stream.telemetry import Reporter
 
 BATCH_FILES = 64
@@ -100,11 +96,11 @@ class Scorer:
     is_strict: bool = False
 
     def __post_init__(self) -> None:
-        self.asked = _asked(self.config)
+        self.asked = score_of(self.config)
         self.registry = Registry.of(self.config.models.path, self.config.name)
         self.model = self._champion()
         arrived(self.asked.input.path, self.asked.input.rows)  # a wrong path leaves no output
-        self.shelf = _shelf(self.config, self.asked)
+        self.shelf = shelf_of(self.config, self.asked)
         self.settling = Settling(self.asked.input.settle_seconds)
 
     def work_off(self) -> ScoreSummary:
@@ -274,44 +270,6 @@ class Scorer:
 
 def _nothing() -> None:
     """Tell nobody."""
-
-
-def _asked(config: Config) -> Score:
-    asked = config.score
-    if asked is None:
-        raise ConfigError("score: missing section, expected input and output; add it to the configuration")
-    if asked.format == "zarr" and (asked.carry or not is_single(asked.input.path)):
-        raise ConfigError(
-            "score.format: got zarr, whose row i belongs to row i of one file or array, with nothing carried "
-            "through; expected such an input, or parquet"
-        )
-    if asked.format == "zarr" and is_address(asked.output):
-        raise ConfigError(
-            f"score.format: got zarr for {asked.output}; a bucket takes parquet: scores in Zarr are written "
-            "over in place, which two scorers at once must not do without a lock"
-        )
-    return asked
-
-
-def _shelf(config: Config, asked: Score) -> Shelf:
-    place = asked.input.path
-    premises = {
-        "model": config.name,
-        "input": place.rstrip("/") if is_address(place) else str(Path(place).absolute()),
-        "rows": asked.input.rows,
-        "columns carried": [
-            name if kind == "stored" else f"{name}: {kind}" for name, kind in asked.carry.items()
-        ],
-        "format": asked.format,
-    }
-    output = located(asked.output)
-    shelf: Shelf = (
-        FolderShelf.of(output, is_zarr=asked.format == "zarr")
-        if isinstance(output, Path)
-        else BucketShelf(output)
-    )
-    shelf.ledger.begin(premises)
-    return shelf
 
 
 def _batches(due: Sequence[Delivery], n_files: int) -> Iterator[list[Delivery]]:

@@ -19,6 +19,7 @@ from kpca_stream.cluster import connect_as, single_threaded_blas
 from kpca_stream.config import Cluster, Config
 from kpca_stream.pipeline import fit_config
 from kpca_stream.scorer import Scorer
+from kpca_stream.stages.gram import Gram
 from kpca_stream.stages.statistics import RowPass, accumulate
 from kpca_stream.telemetry import silent
 from tests.benchmarks.child import in_child
@@ -76,36 +77,30 @@ def seconds_of(n_workers: int, n_samples: int, n_rows: int) -> dict[str, Any]:
 
 
 def _passes(folder: Path) -> dict[str, float]:
+    gram, V = _gram(folder / "rows.npy", "zarr")
+    return {"Gram build": _timed(lambda: gram.multiply(V)), "pass": _timed(lambda: gram.multiply(V + 1))}
+
+
+def _in_memory(folder: Path) -> float:
+    """Without the disk, which one process fills as fast as two do."""
+    gram, V = _gram(folder / "few.npy", "memory")
+    return _timed(lambda: gram.multiply(V))
+
+
+def _gram(rows: Path, storage: str) -> tuple[Gram, Array]:
+    """The Gram matrix of some rows, and a block to multiply it by."""
     ready = prepare(
-        folder / "rows.npy",
+        rows,
         cluster_gamma(N_FEATURES),
-        store=folder / "gram.zarr",
-        storage="zarr",
+        store=rows.with_suffix(".zarr"),
+        storage=storage,
         method="lanczos",
         precision="float32",
         memory_limit=MEMORY,
     )
     gram = ready.gram()
     gram.terms()  # the first task of a process imports what all others use
-    V = block(ready.looked.n_samples)
-    return {"Gram build": _timed(lambda: gram.multiply(V)), "pass": _timed(lambda: gram.multiply(V + 1))}
-
-
-def _in_memory(folder: Path) -> float:
-    """Without the disk, which one process fills as fast as two do."""
-    ready = prepare(
-        folder / "few.npy",
-        cluster_gamma(N_FEATURES),
-        store=folder / "held.zarr",
-        storage="memory",
-        method="lanczos",
-        precision="float32",
-        memory_limit=MEMORY,
-    )
-    gram = ready.gram()
-    gram.terms()
-    V = block(ready.looked.n_samples)
-    return _timed(lambda: gram.multiply(V))
+    return gram, block(ready.looked.n_samples)
 
 
 def _nystrom(folder: Path) -> float:

@@ -102,23 +102,22 @@ def write_folder(path: Path, X: Array) -> Path:
     return path
 
 
+IN_PIECES = [
+    write_npy,
+    write_npy_by_columns,
+    write_zarr,
+    write_parquet,
+    write_parquet_of_one_row_group,
+    write_csv,
+    write_feather,
+    write_hdf5,
+    write_hdf5_in_one_piece,
+]
+"""Kinds that are read piece by piece, wherever they lie."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "write",
-    [
-        write_npy,
-        write_npy_by_columns,
-        write_zarr,
-        write_parquet,
-        write_parquet_of_one_row_group,
-        write_csv,
-        write_arrow_of_one_batch,
-        write_feather,
-        write_hdf5,
-        write_hdf5_in_one_piece,
-        write_folder,
-    ],
-)
+@pytest.mark.parametrize("write", [*IN_PIECES, write_arrow_of_one_batch, write_folder])
 def test_data_larger_than_the_limit(write: Callable[[Path, Array], Path], tmp_path: Path) -> None:
     """One worker drops a row of 160 MB and writes the others in less than 96 MiB above its imports.
 
@@ -129,20 +128,7 @@ def test_data_larger_than_the_limit(write: Callable[[Path, Array], Path], tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "write",
-    [
-        write_npy,
-        write_npy_by_columns,
-        write_zarr,
-        write_parquet,
-        write_parquet_of_one_row_group,
-        write_csv,
-        write_feather,
-        write_hdf5,
-        write_hdf5_in_one_piece,
-    ],
-)
+@pytest.mark.parametrize("write", IN_PIECES)
 def test_objects_larger_than_the_limit(
     write: Callable[[Path, Array], Path], tmp_path: Path, bucket: str
 ) -> None:
