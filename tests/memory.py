@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -97,3 +99,14 @@ def _below(process: int) -> Iterator[int]:
             for child in map(int, children.read_text().split()):
                 yield child
                 yield from _below(child)
+
+
+def traced_peak(work: Callable[[], object]) -> int:
+    """Bytes that Python and NumPy allocate at the peak of `work`."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

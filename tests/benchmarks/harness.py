@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import statistics
 import time
-import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,17 +145,6 @@ def median_seconds(
 def median_of(results: Sequence[Mapping[str, Any]], key: str) -> float:
     """The median of one value over the rounds of a side."""
     return float(statistics.median(result[key] for result in results))
-
-
-def traced_peak(work: Callable[[], object]) -> int:
-    """Bytes that Python and NumPy allocate at the peak of `work`."""
-    gc.collect()
-    tracemalloc.start()
-    try:
-        work()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 def _timed(work: Callable[[], object], before: Callable[[], object]) -> Callable[[], float]:

@@ -18,7 +18,8 @@ from kpca_stream.numerics.kernels import Kernel, Operand, Preparation
 from kpca_stream.numerics.multiply import Workspace, computed_strips
 from kpca_stream.numerics.resolve import KernelSpec, make_kernel
 from tests.benchmarks.data import clusters
-from tests.benchmarks.harness import MB, Answer, Figure, Question, main, median_seconds, traced_peak
+from tests.benchmarks.harness import MB, Answer, Figure, Question, main, median_seconds
+from tests.memory import traced_peak
 
 Array = NDArray[Any]
 

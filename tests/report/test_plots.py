@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,7 @@ from kpca_stream.report.spectrum import brackets
 from kpca_stream.storage.basis import open_basis
 from kpca_stream.storage.scores import Label, PartWriter
 from kpca_stream.telemetry import silent
+from tests.memory import traced_peak
 from tests.report.pages import NYSTROM, job, rows
 
 Array = NDArray[Any]
@@ -130,11 +130,7 @@ def test_a_map_takes_bounded_memory(tmp_path: Path, ax: Axes) -> None:
             Z = rng.standard_normal((50_000, 5))
             writer.write(np.arange(start, start + 50_000), Z, Z[:, 0] ** 2, Z[:, 1] ** 2, Z[:, 0] > 2)
     component_map(tmp_path, ax)
-    tracemalloc.start()
-    component_map(tmp_path, Figure().add_subplot())
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 8e6
+    assert traced_peak(lambda: component_map(tmp_path, Figure().add_subplot())) < 8e6
     assert float(np.ma.filled(ax.images[0].get_array(), 0).sum()) == 400_000
 
 

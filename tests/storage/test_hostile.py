@@ -8,7 +8,6 @@ import os
 import pickle
 import subprocess
 import sys
-import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +32,7 @@ from kpca_stream.storage.source import open_source
 from kpca_stream.telemetry import silent
 from kpca_stream.verification import verify_store
 from tests.jobs import ROOT, configured
+from tests.memory import traced_peak
 
 MB = 10**6
 MOST_BYTES = 48 * MB
@@ -69,15 +69,6 @@ def basis_of(job: Path) -> Path:
     return Registry(job / "models" / "rows").basis_path(1)
 
 
-def peak_of(work: Callable[[], Any]) -> int:
-    tracemalloc.start()
-    try:
-        work()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
 def assert_refused(work: Callable[[], Any], match: str | None = None) -> None:
     """With exit code 65, in one line, and within little memory."""
 
@@ -88,7 +79,7 @@ def assert_refused(work: Callable[[], Any], match: str | None = None) -> None:
         assert caught.value.exit_code == 65
         assert "\n" not in str(caught.value)
 
-    assert peak_of(attempt) < MOST_BYTES
+    assert traced_peak(attempt) < MOST_BYTES
 
 
 def hashed(data: bytes) -> str:
@@ -276,7 +267,7 @@ def test_huge_means_of_a_store_are_not_read(job: Path) -> None:
     """Row means that say they are larger than their file are a check that fails, within little memory."""
     described(job / "gram.zarr" / "row_means", of_shape(10**10))
     found: list[Any] = []
-    assert peak_of(lambda: found.append(verify_store(job / "gram.zarr", silent()))) < MOST_BYTES
+    assert traced_peak(lambda: found.append(verify_store(job / "gram.zarr", silent()))) < MOST_BYTES
     assert [check.ok for check in found[0].checks if check.name == "means"] == [False]
 
 
@@ -285,7 +276,7 @@ def test_tiles_of_a_huge_matrix_are_not_looked_for(chunks: tuple[int, int], job:
     """A store that says it has 10¹⁴ tiles, or tiles of terabytes, fails its check at once."""
     described(job / "gram.zarr" / "tiles", of_shape(10**9, 10**9, chunks=chunks))
     found: list[Any] = []
-    assert peak_of(lambda: found.append(verify_store(job / "gram.zarr", silent()))) < MOST_BYTES
+    assert traced_peak(lambda: found.append(verify_store(job / "gram.zarr", silent()))) < MOST_BYTES
     assert not found[0].ok
 
 
@@ -365,7 +356,7 @@ def test_checkpoints_that_grow_are_refused(tmp_path: Path) -> None:
             assert checkpoints.load(name) is None
 
     for name in ("grows", "huge"):
-        assert peak_of(lambda name=name: load(name)) < MOST_BYTES
+        assert traced_peak(lambda name=name: load(name)) < MOST_BYTES
 
 
 @pytest.mark.parametrize("n_folded", [-3, "2", 2.5, None, True])
@@ -456,7 +447,7 @@ def test_scores_of_huge_shapes_are_not_read(job: Path) -> None:
     for name in ("scores", "model_version", "reconstruction_error", "hotelling_t2"):
         described(path / name, lambda value: value.update(shape=[10**14, *value["shape"][1:]]))
     found: list[Any] = []
-    assert peak_of(lambda: found.extend(zarr_parts(path))) < MOST_BYTES
+    assert traced_peak(lambda: found.extend(zarr_parts(path))) < MOST_BYTES
     assert [(part.start, part.n_rows) for part in found] == expected
 
 
