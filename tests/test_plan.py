@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,14 @@ def test_workers_elsewhere_are_not_counted_by_the_cores_here(tmp_path: Path) -> 
     )
     assert few > 6 * many
     assert many > most > 60
+
+
+def test_a_plan_of_any_size_is_made_at_once(tmp_path: Path) -> None:
+    """Rows beyond all reason are planned in seconds, in no more tasks than a pass may have."""
+    began = time.perf_counter()
+    found = planned(tmp_path, (10**11, 3))
+    assert found.n_tasks <= 5000
+    assert time.perf_counter() - began < 10
 
 
 def test_too_little_disk_names_the_way_out(tmp_path: Path) -> None:

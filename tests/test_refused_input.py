@@ -12,6 +12,7 @@ import pytest
 import zarr
 
 from kpca_stream.cli import main
+from kpca_stream.storage.whole import written_whole
 from tests.disturb import write_yaml
 from tests.jobs import command, contents
 
@@ -241,3 +242,20 @@ def test_columns_in_another_order_are_found_by_name(fitted: Path, capsys: pytest
         assert json.loads(capsys.readouterr().out)["result"]["n_rows"] == 9
         found.append(pandas.read_parquet(fitted / name).drop(columns="source"))
     pandas.testing.assert_frame_equal(*found, check_exact=True)
+
+
+def test_an_address_of_the_web_is_no_bucket(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of an address with another scheme the message says what an address is."""
+    write_yaml(tmp_path / "c.yaml", {"name": "web", "data": {"train": {"path": "http://example.com/x.csv"}}})
+    assert main(["fit", str(tmp_path / "c.yaml"), "--set", f"gram.path={tmp_path}/g.zarr"]) == 2
+    assert "expected data there; of a bucket an address such as s3://bucket/rows" in capsys.readouterr().err
+
+
+def test_a_file_does_not_take_the_place_of_a_folder(tmp_path: Path) -> None:
+    """What is written whole names the folder that it was to replace, which stays."""
+    place = tmp_path / "folder"
+    place.mkdir()
+    with pytest.raises(IsADirectoryError) as caught, written_whole(place) as file:
+        file.write(b"x")
+    assert caught.value.filename == str(place)
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]

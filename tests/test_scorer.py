@@ -303,6 +303,12 @@ def test_a_missing_key_sets_a_file_aside(folder: Path) -> None:
     assert "score.carry" in found.set_aside[0].reason
 
 
+def test_keys_are_names(folder: Path) -> None:
+    """A word in place of a list is told with what is expected."""
+    with pytest.raises(ValueError, match="a list of names of columns, or each with what it is made"):
+        scoring(folder, {"score.carry": "id"})
+
+
 @pytest.mark.parametrize("names", [["kpca_3"], ["row"], ["id", "id"], ["novelty"]])
 def test_keys_must_not_be_called_like_scores(folder: Path, names: list[str]) -> None:
     """A carried column with the name of a score, or named twice, is a mistake in the configuration."""

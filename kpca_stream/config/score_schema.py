@@ -6,15 +6,20 @@ from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
+from pydantic_core import PydanticCustomError
 
 from kpca_stream.config.values import Count, RowSlice, Section, Text
 from kpca_stream.parameters import is_score_column
 
+_CARRIED = "a list of names of columns, or each with what it is made, such as {id: text}"
+
 
 def _names_as_stored(value: Any) -> Any:
     """A list of names of columns, or a tuple, as a mapping."""
-    if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
+    if isinstance(value, dict):
         return value
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
+        raise PydanticCustomError("expected", "{text}", {"text": _CARRIED})
     _refuse_names(name for name in value if value.count(name) > 1)
     return dict.fromkeys(value, "stored")
 

@@ -6,6 +6,7 @@ the same plan has to give the same bits everywhere.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,10 +92,9 @@ def grid_for(shape: Shape, tile_rows: int | None = None) -> TileGrid:
     n_values = shape.n_samples**2 / 2
     target = task_seconds(n_values * seconds)
     tiles_per_block = max(1, round(float(np.sqrt(target / seconds)) / tile_rows))
-    grid = TileGrid(shape.n_samples, tile_rows, tiles_per_block)
-    while grid.n_tasks > MAX_TASKS:
-        grid = TileGrid(shape.n_samples, tile_rows, grid.tiles_per_block + 1)
-    return grid
+    most_blocks = (math.isqrt(8 * MAX_TASKS + 1) - 1) // 2  # along a side: b (b + 1)/2 tasks
+    side = -(-shape.n_samples // tile_rows)
+    return TileGrid(shape.n_samples, tile_rows, max(tiles_per_block, -(-side // most_blocks)))
 
 
 def task_seconds(pass_seconds: float) -> float:

@@ -42,8 +42,7 @@ class TileGrid:
     @property
     def n_values(self) -> int:
         """Values in all tiles; those on the diagonal are whole squares."""
-        last = self._height(self.side - 1)
-        return (self.n_samples**2 + (self.side - 1) * self.tile_rows**2 + last**2) // 2
+        return self._values_among(self.n_samples)
 
     @property
     def block_side(self) -> int:
@@ -75,11 +74,16 @@ class TileGrid:
 
     def values(self, block: Tile) -> int:
         """Values in the tiles of a block."""
-        return sum(self._height(i) * self._height(j) for i, j in self.tiles(block))
+        first, second = (stop - start for start, stop in map(self.block_rows, block))
+        if block[0] != block[1]:
+            return first * second
+        return self._values_among(first)
 
-    def _height(self, tile: int) -> int:
-        start, stop = self.rows(tile)
-        return stop - start
+    def _values_among(self, n_rows: int) -> int:
+        """In the tiles (i, j), i ≤ j, of rows of which only the last tile may be smaller."""
+        n_whole, rest = divmod(n_rows, self.tile_rows)
+        squares = n_whole * self.tile_rows**2 + rest**2
+        return (n_rows**2 + squares) // 2
 
     def _tiles_of(self, block: int) -> range:
         start = block * self.tiles_per_block

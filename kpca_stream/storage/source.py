@@ -232,12 +232,17 @@ def _open_path(path: Location, dataset: str | None = None) -> Table:
     if dataset is None and not _exists(path):
         text, separator, dataset = str(path).partition(SEPARATOR)
         if not (separator and dataset and _exists(located(text))):
-            raise ConfigError(f"{path}: no such file or folder, expected data there; correct the path")
+            raise ConfigError(f"{path}: no such file or folder, expected data there; {_remedy(path)}")
         return _open_path(located(text), dataset)
     if _is_folder_of_files(path):
         files = members(path, _kind, _EXPECTED)
         return folder_table(str(path), tuple(_open_file(file, dataset) for file in files))
     return _open_file(path, dataset)
+
+
+def _remedy(path: Location) -> str:
+    is_elsewhere = isinstance(path, Path) and path.parts[0].endswith(":")  # http:, of which a slash is lost
+    return "of a bucket an address such as s3://bucket/rows" if is_elsewhere else "correct the path"
 
 
 def _is_folder_of_files(path: Location) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -33,6 +34,8 @@ def written_whole(path: Path, *, synced: bool = True) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             _send(file.fileno(), synced=synced)
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

@@ -42,6 +42,14 @@ def test_a_blocks_tiles_lie_within_its_rows(grid: TileGrid) -> None:
                 assert first <= start < stop <= end
 
 
+@given(grid=grids)
+def test_values_of_a_block_are_those_of_its_tiles(grid: TileGrid) -> None:
+    """Its number of values is that of its tiles, one by one."""
+    heights = [stop - start for start, stop in map(grid.rows, range(grid.side))]
+    for block in grid.blocks():
+        assert grid.values(block) == sum(heights[i] * heights[j] for i, j in grid.tiles(block))
+
+
 def test_edge_tiles_are_smaller() -> None:
     """Ten rows in tiles of four and blocks of two tiles have a short tile, and a short block, at the edge."""
     grid = TileGrid(10, 4, 2)
