@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from kpca_stream import passes
 from kpca_stream.cluster import connect, hold_blas, single_threaded_blas
-from kpca_stream.errors import BusyError, ConfigError, KpcaStreamError
+from kpca_stream.cluster.losses import closed_after
+from kpca_stream.errors import BusyError, ConfigError, KpcaStreamError, KpcaStreamWarning
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -130,6 +133,38 @@ def test_a_task_that_kills_its_process_is_no_endless_story() -> None:
 
 
 @pytest.mark.cluster
+@contextmanager
+def stuck() -> Iterator[str]:
+    """As Dask's client that closes while its connection runs out of time."""
+    yield "open"
+    raise RuntimeError("Cannot change state of expiring Timeout")
+
+
+def test_an_error_of_the_work_outlives_one_of_closing() -> None:
+    """What went wrong inside is raised, whatever closing says after it."""
+    with pytest.raises(BusyError, match="lost the cluster"), closed_after(stuck()):
+        raise BusyError("lost the cluster")
+
+
+def test_closing_that_fails_is_no_failure_of_the_work() -> None:
+    """Where the work is done, a cluster that cannot be closed is a warning."""
+    told = pytest.warns(KpcaStreamWarning, match="could not be closed, got: Cannot change")
+    with told, closed_after(stuck()) as what:
+        assert what == "open"
+
+
+def test_what_does_not_open_is_told() -> None:
+    """An error of opening is raised as it is."""
+    with pytest.raises(BusyError, match="no scheduler"), closed_after(turned_down()):
+        pytest.fail("it was never open")
+
+
+@contextmanager
+def turned_down() -> Iterator[str]:
+    raise BusyError("no scheduler")
+    yield "never"
+
+
 def test_processes_that_do_not_start_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the processes end as they start, the error says to try again."""
     monkeypatch.setenv("PYTHONHOME", os.devnull)  # no interpreter finds its modules

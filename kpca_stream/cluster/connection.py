@@ -129,7 +129,7 @@ def _connected(
         started = stack.enter_context(kinds.started(section, own, memory=memory, memory_limit=memory_limit))
         # A client whose scheduler was lost leaves its setting behind.
         stack.enter_context(dask.config.set(scheduler=dask.config.get("scheduler", None)))
-        client = stack.enter_context(_client(section, started, own))
+        client = stack.enter_context(losses.closed_after(_client(section, started, own)))
         watch = losses.Watch(client, section.wait_seconds, started.problem)
         stack.enter_context(losses.told(watch))
         _tell_dashboard(client, note)

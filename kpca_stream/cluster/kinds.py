@@ -17,7 +17,7 @@ import dask
 from dask.system import CPU_COUNT
 
 from kpca_stream.cluster.extras import needs
-from kpca_stream.cluster.losses import turned_away
+from kpca_stream.cluster.losses import closed_after, turned_away
 from kpca_stream.errors import BusyError, ConfigError
 
 if TYPE_CHECKING:
@@ -77,25 +77,8 @@ def started(
         with allocated(section, section.slurm, security, memory=worker_memory(memory)) as found:
             yield found
         return
-    with _open(_opened(section, security, memory=memory, memory_limit=memory_limit)) as cluster:
+    with closed_after(_opened(section, security, memory=memory, memory_limit=memory_limit)) as cluster:
         yield Started(cluster)
-
-
-@contextmanager
-def _open(cluster: Any) -> Iterator[Any]:
-    """A cluster that is closed with the block; an error there is told, whatever closing says after it."""
-    failed: BaseException | None = None
-    try:
-        with cluster as opened:
-            try:
-                yield opened
-            except BaseException as error:
-                failed = error
-                raise
-    except (
-        AssertionError
-    ) as error:  # of Dask's, for a process that is just being started in place of a lost one
-        raise failed or error from None
 
 
 def tls_options(security: Any) -> dict[str, Any]:

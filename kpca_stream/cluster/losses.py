@@ -6,23 +6,30 @@ task that ends every worker it runs on is a failure, and is named.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from kpca_stream.errors import BusyError, KpcaStreamError
+from kpca_stream.errors import BusyError, KpcaStreamError, KpcaStreamWarning
 from kpca_stream.passes import name_of_task
 
 if TYPE_CHECKING:
     from distributed import Client
 
+T = TypeVar("T")
+
 LOOK_SECONDS = 1.0
-CUT_OFF = (OSError, RuntimeError, CancelledError, UnboundLocalError, AttributeError)
-"""What Dask raises for a call that ends as its client is closed; the last two where it asks for results."""
+LOUD = ("distributed", "distributed.client")
+"""Loggers that Dask gives a level of their own."""
+ANYTHING = (Exception, asyncio.CancelledError)
+"""What Dask raises for a call under way as its client loses the scheduler or is closed has no common type:
+among them are CancelledError of two kinds, ClosedClientError, AttributeError and UnboundLocalError."""
 
 
 @contextmanager
@@ -39,13 +46,41 @@ def turned_away(what: str) -> Iterator[None]:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Silence Dask's log lines: what goes wrong is raised, and told once."""
-    logger = logging.getLogger("distributed")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
+    loggers = [logging.getLogger(name) for name in LOUD]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        logger.setLevel(before)
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
+
+
+@contextmanager
+def closed_after(context: AbstractContextManager[T]) -> Iterator[T]:
+    """What `context` opens, closed with the block; closing may fail, and neither hides an error nor is one.
+
+    Dask's clients and clusters that have just lost something fail to close in ways of their own.
+
+    Warns
+    -----
+    KpcaStreamWarning
+        Where closing failed after a block that did not.
+    """
+    stack = ExitStack()
+    opened = stack.enter_context(context)
+    try:
+        yield opened
+    except BaseException:
+        with suppress(*ANYTHING):  # the error of the block is the one to tell
+            stack.close()
+        raise
+    try:
+        stack.close()
+    except ANYTHING as error:
+        what = f"the cluster could not be closed, got: {_one_line(error)}; look whether it still runs"
+        warnings.warn(what, KpcaStreamWarning, stacklevel=2)
 
 
 class Watch:
@@ -86,7 +121,7 @@ class Watch:
         while not self._ended.wait(min(LOOK_SECONDS, self.seconds / 4)) and client.status == "running":
             try:
                 present = bool(client.nthreads())
-            except CUT_OFF:  # the scheduler is gone, which the client tells
+            except ANYTHING:  # the scheduler is gone, which the client tells
                 continue
             now = time.monotonic()
             last_seen = now if present else last_seen
@@ -110,7 +145,7 @@ def told(watch: Watch) -> Iterator[None]:
         raise KpcaStreamError(_ended_all(error)) from error
     except KpcaStreamError:
         raise
-    except CUT_OFF as error:
+    except ANYTHING as error:
         if watch.is_over or _is_loss(error):
             raise BusyError(_lost(watch, error)) from error
         raise

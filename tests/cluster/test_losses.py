@@ -135,8 +135,8 @@ VICTIMS: dict[str, Callable[[Processes, np.random.Generator], None] | None] = {
 
 def disturb(
     job: Job, cluster: Processes, victim: str, at: int, delay: float, rng: np.random.Generator
-) -> int:
-    """Kill once `at` tiles are there, and `delay` later; the exit code of the command."""
+) -> tuple[int, str]:
+    """Kill once `at` tiles are there, and `delay` later; the exit code of the command and what it said."""
     with started(job.folder, *FIT) as process:
         wait_until(lambda: job.tiles() >= at, process)
         wait_until(lambda: False, process, delay)
@@ -145,7 +145,8 @@ def disturb(
             process.kill()
         else:
             kill(cluster, rng)
-        return process.wait(120)
+        _, errors = process.communicate(timeout=120)
+        return process.returncode, errors
 
 
 EXPECTED = {"worker": {0}, "scheduler": {75, 0}, "client": {-9, 0}}
@@ -163,8 +164,8 @@ def test_whatever_is_lost_the_result_is_the_same(
     with processes(tmp_path / "cluster", N_WORKERS) as cluster:
         job.write({"kind": "address", "scheduler_file": str(cluster.scheduler_file), "wait_seconds": 30})
         at, delay = int(rng.integers(1, n_tiles)), rng.uniform(0, 0.02)
-        code = disturb(job, cluster, victim, at, delay, rng)
-        assert code in EXPECTED[victim], (victim, code)
+        code, errors = disturb(job, cluster, victim, at, delay, rng)
+        assert code in EXPECTED[victim], (victim, code, errors)
         cluster.start()
         found = result_of(job.folder)
     assert found["eigenvalues"] == list(expected.eigenvalues)
