@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -167,6 +168,7 @@ def turned_down() -> Iterator[str]:
 
 def test_processes_that_do_not_start_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the processes end as they start, the error says to try again."""
+    resource_tracker.ensure_running()  # which is a process of Python too, and lives on
     monkeypatch.setenv("PYTHONHOME", os.devnull)  # no interpreter finds its modules
     with pytest.raises(BusyError, match="processes did not start"), connect("local", n_workers=1):
         pytest.fail("started without an interpreter")
