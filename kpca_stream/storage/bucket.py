@@ -84,7 +84,8 @@ class Bucket:
         tree = self.address / key
         going = f"{GOING}{uuid.uuid4().hex}"
         objects.put(tree / going, b"")
-        if unless() or self._is_held(tree, tree / going):
+        # Marks first: whose mark is gone again has swapped what `unless` looks at.
+        if self._is_held(tree, tree / going) or unless():
             objects.delete(tree / going)
             return False
         objects.delete(tree)

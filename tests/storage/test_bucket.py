@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -69,6 +71,36 @@ def test_a_version_that_is_being_named_stays(
     monkeypatch.setattr(Bucket, "_swapped", later)
     assert place.swap("aliases/a", b"1", None, needs=f"versions/1/{CLOSING}")
     assert tried == [False]
+    assert place.read(f"versions/1/{CLOSING}") is not None
+
+
+def test_a_version_that_was_named_during_the_look_stays(
+    place: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A promotion that ends between the look at the aliases and the look at the marks is not overlooked."""
+    adopt(place, tmp_path / "a", 1)
+    swapped = Bucket._swapped
+    named, names = threading.Event(), threading.Event()
+
+    def later(self: Bucket, *arguments: Any) -> bool:
+        named.set()  # it has looked, and found nobody who takes the version away
+        names.wait(10)
+        return swapped(self, *arguments)
+
+    monkeypatch.setattr(Bucket, "_swapped", later)
+    with ThreadPoolExecutor(1) as pool:
+        promotion = pool.submit(place.swap, "aliases/a", b"1", None, needs=f"versions/1/{CLOSING}")
+        named.wait(10)
+
+        def is_named() -> bool:
+            found = place.read("aliases/a") is not None
+            names.set()
+            promotion.result()
+            return found
+
+        taken = place.take_away("versions/1", is_named)
+        names.set()
+    assert (promotion.result(), taken) == (True, False)
     assert place.read(f"versions/1/{CLOSING}") is not None
 
 
