@@ -18,7 +18,9 @@ from kpca_stream.errors import BusyError, ConfigError, DataError
 from kpca_stream.model import load_basis
 from kpca_stream.pipeline import fit_config, score_config, verify_store
 from kpca_stream.refit_results import Drift, RefitResult
+from kpca_stream.refitting import driver
 from kpca_stream.refitting.decision import Circumstances, decide
+from kpca_stream.refitting.publishing import Published
 from kpca_stream.storage.basis import Basis, open_basis
 from kpca_stream.storage.lock import locked
 from kpca_stream.storage.trained import File, Landed, Trained
@@ -469,6 +471,27 @@ def test_second_refit_is_told_who_is_at_work(tmp_path: Path) -> None:
     ):
         refit(config)
     assert refit(config).action == "none"
+
+
+def test_a_champion_of_somebody_else_is_not_replaced_unseen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is promoted while the first re-fit is under way stays, until the next one has compared with it."""
+    landed(tmp_path)
+    config, publish = model(tmp_path), driver.publish
+
+    def late(*arguments: Any) -> Published:
+        fit_config(model(tmp_path, kernel__gamma=0.05, gram__path=str(tmp_path / "g2.zarr")), silent())
+        return publish(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(driver, "publish", late)
+        with pytest.raises(BusyError, match="names version 1, expected None"):
+            refit(config)
+    assert registry(tmp_path).resolve() == 1
+    found = refit(config)
+    assert (found.action, found.decision.champion, found.champion) == ("promoted", 1, 3)
+    assert found.comparison is not None
 
 
 @pytest.mark.parametrize("method", METHODS)

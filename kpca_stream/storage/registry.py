@@ -148,7 +148,7 @@ class Registry:
         version : int
         alias : str
         expected : int, optional
-            Only if it names this one now.
+            Only if it names this one now; 0 if it names none.
 
         Returns
         -------
@@ -165,7 +165,7 @@ class Registry:
 
         def moved(found: Alias | None) -> Alias:
             self.manifest(version)
-            if expected is not None and (found is None or found.version != expected):
+            if expected is not None and expected != (0 if found is None else found.version):
                 raise self.named.elsewhere(alias, found, expected)
             if found is None or found.version == version:
                 return found or Alias(version)
