@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
@@ -99,21 +100,17 @@ class Registry:
             told = None
         return self.place.modified(manifest_key(version)) if told is None else told
 
-    def manifests(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Each whole version and what is known of it, in order; those that go meanwhile are left out."""
-        for version in self.versions():
-            data = self.place.read(manifest_key(version))
-            if data is not None:
-                yield version, self._manifest(data, version)
-
     def has(self, version: int) -> bool:
         """Whether `version` is there, whole."""
         return self.place.read(manifest_key(version)) is not None
 
     def find(self, fit: str) -> int | None:
         """The newest version whose manifest names this fit."""
-        matches = [version for version, manifest in self.manifests() if manifest.get("fit") == fit]
-        return max(matches, default=None)
+        for version in reversed(self.versions()):
+            with suppress(ConfigError, DataError):  # gone or damaged
+                if self.manifest(version).get("fit") == fit:
+                    return version
+        return None
 
     def publish(self, basis: Basis, manifest: Callable[[int], dict[str, Any]]) -> int:
         """Write `basis` as the next version; readers see it whole or not at all.

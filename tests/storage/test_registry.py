@@ -15,6 +15,7 @@ from kpca_stream.fitsettings import FitSettings
 from kpca_stream.fitting import fit
 from kpca_stream.storage import whole
 from kpca_stream.storage.basis import Basis, open_basis
+from kpca_stream.storage.manifest import manifest_key
 from kpca_stream.storage.registry import Registry
 from kpca_stream.storage.source import open_source
 from tests.storage.versions import anywhere
@@ -45,6 +46,18 @@ def test_versions_are_numbered_in_their_order(registry: Registry, basis: Basis) 
     assert registry.manifest(2) == {"version": 2, "fit": "b", "of": 2}
     assert open_basis(registry.basis_path(3)).n_rows == 30
     assert registry.find("a") == 3
+    assert registry.find("c") is None
+
+
+@anywhere
+def test_a_damaged_version_hides_no_other(registry: Registry, basis: Basis) -> None:
+    """A fit is found though the manifest of another version is cut or too large, and never in these."""
+    for text in ("a", "b", "a", "c"):
+        registry.publish(basis, named(text))
+    place = registry.place
+    for version, content in ((3, b'{"fit": "a"'), (4, b" " * (2**26 + 1))):
+        place.swap(manifest_key(version), content, place.read(manifest_key(version)))
+    assert registry.find("a") == 1
     assert registry.find("c") is None
 
 
@@ -141,6 +154,7 @@ PUBLISH = """
 import sys
 from kpca_stream.addresses import located
 from kpca_stream.storage.basis import open_basis
+from kpca_stream.storage.manifest import manifest_key
 from kpca_stream.storage.registry import Registry
 basis = open_basis(located(sys.argv[1]))
 registry = Registry.of(sys.argv[2], "digits")
