@@ -26,11 +26,13 @@ from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.storage.alias import ATTEMPTS, Alias, Aliases, checked_name
 from kpca_stream.storage.basis import Basis, open_basis, save_basis
 from kpca_stream.storage.bucket import Bucket
+from kpca_stream.storage.intact import check_bytes
 from kpca_stream.storage.manifest import CREATED, Mark, manifest_key, parsed, seconds_of
 from kpca_stream.storage.place import Folder, Place
 from kpca_stream.storage.whole import naming, write_json
 
 CHAMPION = "champion"
+MANIFEST_REMEDY = "it names every file that was fitted on: fit fewer, larger files"
 NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 Standing = Literal["sound", "refused", "damaged", "gone"]
 
@@ -126,6 +128,11 @@ class Registry:
         -------
         int
             The number.
+
+        Raises
+        ------
+        DataError
+            If the manifest would be too large to be read again.
         """
         with self.place.making("versions") as partial:
             with naming(partial.parent):
@@ -134,6 +141,8 @@ class Registry:
                 taken = (int(name) for name in self.place.names("versions") if NUMBER.fullmatch(name))
                 version = max(taken, default=0) + 1
                 write_json(partial / "manifest.json", {"version": version, **manifest(version)})
+                n_bytes = (partial / "manifest.json").stat().st_size
+                check_bytes(self.folder / manifest_key(version), n_bytes, MANIFEST_REMEDY)
                 if self.place.adopt(partial, f"versions/{version}"):
                     return version
 

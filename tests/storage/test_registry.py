@@ -13,7 +13,7 @@ import pytest
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.fitsettings import FitSettings
 from kpca_stream.fitting import fit
-from kpca_stream.storage import whole
+from kpca_stream.storage import objects, whole
 from kpca_stream.storage.basis import Basis, open_basis
 from kpca_stream.storage.manifest import manifest_key
 from kpca_stream.storage.registry import Registry
@@ -59,6 +59,18 @@ def test_a_damaged_version_hides_no_other(registry: Registry, basis: Basis) -> N
         place.swap(manifest_key(version), content, place.read(manifest_key(version)))
     assert registry.find("a") == 1
     assert registry.find("c") is None
+
+
+@anywhere
+def test_what_could_not_be_read_again_is_not_published(
+    registry: Registry, basis: Basis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A manifest too large to be read is an error that says what to do, and leaves nothing of the version."""
+    monkeypatch.setattr(objects, "MOST_SMALL_BYTES", 2000)
+    with pytest.raises(DataError, match=r"versions/1/manifest\.json: .* at most 2,000; .* larger files"):
+        registry.publish(basis, lambda _: {"fit": "a", "trained": ["file"] * 2000})
+    assert registry.place.names("versions") == []
+    assert registry.publish(basis, named("a")) == 1
 
 
 def test_a_later_version_leaves_the_earlier_ones_as_they_are(registry: Registry, basis: Basis) -> None:
@@ -154,6 +166,7 @@ PUBLISH = """
 import sys
 from kpca_stream.addresses import located
 from kpca_stream.storage.basis import open_basis
+from kpca_stream.storage import objects
 from kpca_stream.storage.manifest import manifest_key
 from kpca_stream.storage.registry import Registry
 basis = open_basis(located(sys.argv[1]))
