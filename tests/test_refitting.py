@@ -414,6 +414,17 @@ def test_promoting_an_older_version_lasts(tmp_path: Path) -> None:
     assert (forced.champion, forced.fitted and forced.fitted.reused) == (2, True)
 
 
+def test_a_version_that_tells_no_time_has_no_age(tmp_path: Path) -> None:
+    """A manifest whose time cannot be read stops no re-fit."""
+    landed(tmp_path)
+    config = model(tmp_path)
+    refit(config)
+    manifest = registry(tmp_path).basis_path(1).parent / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"created": "20', '"created": "in 20'))
+    found = refit(config)
+    assert (found.action, found.decision.age_seconds) == ("none", None)
+
+
 def test_published_but_not_promoted_is_promoted(tmp_path: Path) -> None:
     """A candidate whose call ended before the promotion is promoted by the next one, without a fit."""
     landed(tmp_path)
