@@ -149,7 +149,7 @@ def test_tiles_that_are_computed_again_are_told_apart() -> None:
         RunResult(fit=dataclasses.replace(FIT, tiles_found=0, tiles_made=18, tiles_repaired=0), score=SCORE),
         80,
     )
-    assert "  tiles           6 (edge 512): 0 found, 6 made, 12 times one was computed again" in lines
+    assert "  tiles           6 (edge 512): 0 found, 6 made, 12 made again" in lines
 
 
 @pytest.mark.parametrize("width", [60, 100])

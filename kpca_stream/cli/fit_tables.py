@@ -63,7 +63,7 @@ def _gram(console: Console, fit: FitSummary) -> None:
     made = f"{fit.tiles_found:,} found, {fit.tiles_made - again:,} made"
     tiles = f"{fit.n_tiles:,} (edge {fit.tile_rows:,}): {made}"
     if again:
-        tiles += f", {again:,} times one was computed again"
+        tiles += f", {again:,} made again"
     if fit.tiles_repaired:
         tiles += f", {fit.tiles_repaired:,} repaired"
     read = f", {count(fit.tiles_read, 'tile', 'tiles')} read" if fit.tiles_read else ""
