@@ -25,7 +25,7 @@ from kpca_stream.storage.ledger import Entry, Ledger
 from kpca_stream.telemetry import silent
 from tests.disturb import write_yaml
 from tests.jobs import configured, contents
-from tests.scorings import KINDS, X, as_csv, check, fitted, landed, read, scoring
+from tests.scorings import KINDS, X, as_csv, beside, check, fitted, landed, read, scoring
 
 
 @pytest.fixture
@@ -378,6 +378,43 @@ def test_a_damaged_entry_is_named(folder: Path) -> None:
         entry.write_text(content)
         with pytest.raises(DataError, match=rf"{entry.name} is damaged .* remove it"):
             score(folder)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "zarr"])
+def test_parts_that_somebody_removes_are_not_told(
+    folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where what lay aside is gone when it is entered, its rows count only once they are scored again."""
+    np.save(folder / "a.npy", X[:20])
+    changes = {"score.input.path": str(folder / "a.npy"), "score.input.part_rows": 5, "score.format": kind}
+    scorer = Scorer(scoring(folder, changes), silent())
+    beside(monkeypatch, lambda: next((folder / "scores" / "_staged").iterdir()).unlink())
+    assert (scorer.look().busy, scorer.done.rows) == (1, 0)
+    found = scorer.work_off()
+    assert (found.n_rows, found.rows_written) == (20, 20)
+    if kind == "parquet":
+        check(folder, {"a.npy": X[:20]})
+
+
+def test_parts_in_hand_stay_however_old(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a file that takes a scorer more than a day another one removes nothing; of a dead scorer it does."""
+    np.save(folder / "in" / "a.npy", X[:20])
+    scorer, other = (Scorer(scoring(folder, {"score.input.part_rows": 5}), silent()) for _ in range(2))
+    staged = folder / "scores" / "_staged"
+
+    def swept() -> None:
+        for path in staged.iterdir():
+            os.utime(path, times=(time.time() - 90_000,) * 2)
+        other.sweep()
+
+    beside(monkeypatch, swept)
+    assert (scorer.look().busy, scorer.done.rows) == (0, 20)
+    check(folder, {"a.npy": X[:20]})
+    for name in ("part.parquet", ".part.partial"):
+        (staged / name).write_bytes(next((folder / "scores").glob("*.parquet")).read_bytes()[:-1])
+    (staged / "whole.parquet").write_bytes(next((folder / "scores").glob("*.parquet")).read_bytes())
+    swept()
+    assert not list(staged.iterdir())
 
 
 def test_zarr_holds_scores_in_the_order_of_rows(folder: Path) -> None:

@@ -73,7 +73,8 @@ class Batch:
     alive : callable
         Is called now and then while it goes on.
     lost : int
-        Files that somebody else entered meanwhile.
+        Files that somebody else entered meanwhile, or whose parts were gone before they were shown: to be
+        looked into again.
     """
 
     config: Config
@@ -254,8 +255,11 @@ class Batch:
             self.shelf.discard(entry.aside.values())
             self.lost += 1
             return
-        settle(self.shelf, written)
-        self.entered(delivery, entry.settled(), tuple(part for part in parts if part.file in entry.aside))
+        ended = settle(self.shelf, written)
+        if ended.parts != parts:
+            self.lost += 1
+        else:
+            self.entered(delivery, ended, tuple(part for part in parts if part.file in entry.aside))
 
 
 def _known(entry: Entry | None) -> tuple[Known, ...]:
