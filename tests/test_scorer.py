@@ -446,6 +446,23 @@ def test_zarr_holds_scores_in_the_order_of_rows(folder: Path) -> None:
     assert not list((folder / "scores" / "_staged").iterdir())
 
 
+def test_zarr_holds_scores_of_as_many_components(folder: Path) -> None:
+    """Rows that a model of fewer components would add are refused, and the remedy that is told helps."""
+    place = {"score.input.path": str(folder / "a.npy"), "score.format": "zarr"}
+    keep = {**place, "score.on_new_version": "keep"}
+    np.save(folder / "a.npy", X[:10])
+    score(folder, keep)
+    fewer = {"score": None, "solver.n_components": 2, "gram.path": str(folder / "g2.zarr")}
+    fit_config(configured(folder, fewer), silent())
+    assert score(folder, keep).rows_written == 0
+    np.save(folder / "a.npy", X[:15])
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"got keep, .* scores of 3 components, .* 2; .* set rescore"):
+            score(folder, keep)
+    assert score(folder, place).rows_written == 15
+    assert zarr.open_group(folder / "scores" / "scores.zarr", mode="r")["scores"].shape == (15, 2)
+
+
 def test_zarr_is_for_one_array(folder: Path) -> None:
     """A folder of files has no order of rows that lasts, so that a Zarr output is refused for it."""
     with pytest.raises(ConfigError, match=r"score\.format: got zarr"):

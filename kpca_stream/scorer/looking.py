@@ -208,7 +208,7 @@ class Scorer:
         opened = self.registry.opened()
         memory = int(BASIS_SHARE * self.config.limits.memory)
         address = BasisAddress.of(self.registry.basis_path(opened.version), memory)
-        return Model(opened.version, str(opened.manifest.get("fit")), address)
+        return Model(opened.version, str(opened.manifest.get("fit")), opened.basis.n_components, address)
 
     def _undone(self, found: Sequence[Delivery]) -> list[Delivery]:
         """Those that must be looked into."""

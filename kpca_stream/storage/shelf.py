@@ -44,6 +44,9 @@ class Shelf(Protocol):
     def mark(self) -> str:
         """Of this scorer, in the names of what it lays aside, where another may write beside it."""
 
+    def check(self, n_components: int) -> None:
+        """Refuse to add scores of so many components, where those that are there have others beside them."""
+
     def target(self, name: str) -> Target:
         """Where a part of this name is laid aside."""
 
@@ -132,6 +135,11 @@ class FolderShelf:
     def mark(self) -> str:
         """See `Shelf`: nobody else has the same file in hand."""
         return ""
+
+    def check(self, n_components: int) -> None:
+        """See `Shelf`: arrays of one shape hold the scores of all rows."""
+        if self.zarr is not None:
+            self.zarr.check(n_components)
 
     def target(self, name: str) -> Target:
         """See `Shelf`."""
