@@ -325,6 +325,15 @@ def test_scores_of_something_else_are_not_mixed_in(folder: Path) -> None:
         score(folder, {"score.input.path": str(folder / "other")})
 
 
+@pytest.mark.parametrize("path", ["sklearn:iris", "{folder}/train.npy"])
+def test_scores_go_on_from_any_folder(folder: Path, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An input that is the same wherever a command is started is known again from another folder."""
+    changes = {"score.input.path": path.format(folder=folder), "score.input.rows": "0:10"}
+    for name, n_rows in (("in", 10), (".", 0)):
+        monkeypatch.chdir(folder / name)
+        assert score(folder, changes).rows_written == n_rows
+
+
 def test_an_output_without_scores_is_nobodys(folder: Path) -> None:
     """As long as nothing was scored, another input may take the output."""
     (folder / "in" / "notes.txt").write_text("to whom it may concern")
