@@ -641,6 +641,20 @@ def test_one_who_follows_looks_again_at_what_was_bad(folder: Path, monkeypatch: 
     check(folder, {"a.zarr": X[:9]})
 
 
+def test_a_file_set_aside_is_counted_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looked into again, a file counts as one more set aside only for another fault than before."""
+    monkeypatch.setattr(looking, "RETRY_SECONDS", -1.0)
+    (folder / "in" / "a.csv").write_bytes(BAD["text.csv"])
+    scorer = Scorer(scoring(folder), silent())
+    for content, n_set_aside in (("text.csv", 1), ("text.csv", 1), ("narrow.csv", 2), ("narrow.csv", 2)):
+        (folder / "in" / "a.csv").write_bytes(BAD[content])
+        scorer.look()
+        assert scorer.done.set_aside == n_set_aside
+    other = Scorer(scoring(folder), silent())
+    other.look()
+    assert other.done.set_aside == 1
+
+
 def test_keys_that_are_no_values_set_a_file_aside(folder: Path) -> None:
     """A carried column of lists is named with its type."""
     columns = {str(j): X[:3, j] for j in range(4)}

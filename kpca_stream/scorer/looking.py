@@ -233,25 +233,29 @@ class Scorer:
     def _batch(self, files: Sequence[Delivery], alive: Callable[[], None]) -> int:
         """Score some files; returns how many of them others have in hand."""
         self.model = self._champion(self.model)
+        # Somebody else may have entered them meanwhile.
+        before = {file.name: self.marks.pop(file.name) for file in files if file.name in self.marks}
         batch = Batch(
             self.config,
             self.asked,
             self.model,
             self.shelf,
             self.reporter,
-            self._entered,
+            partial(self._entered, before),
             self.is_strict,
             alive,
         )
         with self.shelf.ledger.claimed(file.name for file in files) as free, single_threaded_blas():
-            for file in files:
-                self.marks.pop(file.name, None)  # somebody else may have entered it meanwhile
             batch.score(self._undone([file for file in files if file.name in free]))
         return batch.lost + sum(file.name not in free for file in files)
 
-    def _entered(self, delivery: Delivery, entry: Entry, new: tuple[ScoredPart, ...]) -> None:
+    def _entered(
+        self, before: dict[str, Mark], delivery: Delivery, entry: Entry, new: tuple[ScoredPart, ...]
+    ) -> None:
         self.marks[delivery.name] = Mark.of(entry)
-        self.done.add(delivery, entry, new)
+        known = before.get(delivery.name)
+        if entry.fault is None or known is None or known.fault != entry.fault:
+            self.done.add(delivery, entry, new)
 
     def _settle(self, entry: Entry) -> None:
         if entry.is_settled:
