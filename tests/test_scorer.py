@@ -21,10 +21,13 @@ from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.pipeline import fit_config, score_config
 from kpca_stream.results import ScoreSummary
 from kpca_stream.scorer import Scorer, looking
-from kpca_stream.storage.ledger import Entry, Ledger
+from kpca_stream.storage import ledger
+from kpca_stream.storage.inbox import arrived
+from kpca_stream.storage.ledger import Entry, Ledger, ScoredPart
 from kpca_stream.telemetry import silent
 from tests.disturb import write_yaml
 from tests.jobs import configured, contents
+from tests.memory import traced_peak
 from tests.scorings import KINDS, X, as_csv, beside, check, fitted, landed, read, scoring
 
 
@@ -673,6 +676,32 @@ def test_files_taken_away_are_forgotten(folder: Path) -> None:
         path.unlink()
     scorer.look()
     assert set(scorer.marks) == {path.name for path in (folder / "in").iterdir()}
+
+
+def test_a_look_holds_no_entries(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of entries read at the first look no more is held than what is remembered of each."""
+    for index in range(60):
+        np.save(folder / "in" / f"{index}.npy", X[:1])
+    scorer = Scorer(scoring(folder), silent())
+    for file in arrived(scorer.asked.input.path):
+        parts = tuple(
+            ScoredPart(
+                start=row,
+                stop=row + 1,
+                content="",
+                file=f"{row}.parquet",
+                n_rows=1,
+                n_novel=0,
+                version=1,
+                fit=scorer.model.fit,
+            )
+            for row in range(300)
+        )
+        entry = Entry(name=file.name, stamp=file.stamp, fit=scorer.model.fit, parts=parts)
+        scorer.shelf.ledger.write(entry, over=None)
+    monkeypatch.setattr(ledger, "READ_AHEAD", 2)
+    assert traced_peak(scorer.look) < 2e6
+    assert scorer.summary(0).n_parts == 60 * 300
 
 
 @pytest.mark.cluster

@@ -213,16 +213,15 @@ class Scorer:
     def _undone(self, found: Sequence[Delivery]) -> list[Delivery]:
         """Those that must be looked into."""
         unknown = [delivery.name for delivery in found if delivery.name not in self.marks]
-        entries = self.shelf.ledger.read_all(unknown)
-        return [delivery for delivery in found if not self._is_done(delivery, entries.get(delivery.name))]
+        for entry in self.shelf.ledger.read_all(unknown):
+            if entry.fault is None and entry.is_settled:  # what was wrong may have passed
+                self.marks[entry.name] = Mark.of(entry)
+        return [delivery for delivery in found if not self._is_done(delivery)]
 
-    def _is_done(self, delivery: Delivery, entry: Entry | None) -> bool:
+    def _is_done(self, delivery: Delivery) -> bool:
         mark = self.marks.get(delivery.name)
         if mark is None:
-            # What was wrong may have passed.
-            if entry is None or entry.fault is not None or not entry.is_settled:
-                return False
-            mark = self.marks[delivery.name] = Mark.of(entry)
+            return False
         if mark.fault is not None and time.time() - mark.at > RETRY_SECONDS:
             return False
         is_current = (mark.fit == self.model.fit and not mark.is_mixed) or (
