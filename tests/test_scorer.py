@@ -232,7 +232,7 @@ def test_a_bad_file_may_be_an_error(folder: Path) -> None:
     """With on_bad error the command ends at the first bad file, and goes on where it stopped."""
     files = landed(folder / "in", 3)
     (folder / "in" / "a.csv").write_bytes(BAD["text.csv"])
-    with pytest.raises(DataError, match=r"a\.csv, row 1, column '2'"):
+    with pytest.raises(DataError, match=r"a\.csv, row 1 \(line 2\), column '2'"):
         score(folder, {"score.on_bad": "error"})
     (folder / "in" / "a.csv").unlink()
     score(folder, {"score.on_bad": "error"})
