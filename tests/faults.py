@@ -191,11 +191,11 @@ def all_missing(path: Path) -> Path:
 
 
 TABLE: list[tuple[Maker, type[KpcaStreamError], tuple[str, ...]]] = [
-    (ragged, DataError, ("x.csv, row 2: got 1 fields, expected 2; repair the row",)),
+    (ragged, DataError, ("x.csv, row 2 (line 4): got 1 fields, expected 2; repair the row",)),
     (
         late_text,
         DataError,
-        ("x.csv, row 150000, column 'b': got text 'four', expected a number; repair it",),
+        ("x.csv, row 150000 (line 150002), column 'b': got text 'four', expected a number; repair it",),
     ),
     (header_only, DataError, ("x.csv: got 0 rows and 2 columns", "fill it")),
     (no_columns, DataError, ("x.parquet: got 0 rows and 0 columns", "fill it")),
@@ -236,7 +236,7 @@ TABLE: list[tuple[Maker, type[KpcaStreamError], tuple[str, ...]]] = [
         ("x.h5: got a dataset of which 4 of 8 chunks are written", "cut the data"),
     ),
     (unwritten_dataset, DataError, ("x.h5: got a dataset of which 0 of 480 bytes", "write the rest")),
-    (long_ragged_line, DataError, ("x.csv, row 1: cannot be parsed (field larger", "repair")),
+    (long_ragged_line, DataError, ("x.csv, row 1 (line 3): cannot be parsed (field larger", "repair")),
     (
         header_with_an_open_quote,
         DataError,

@@ -10,12 +10,14 @@ import h5py
 import numpy as np
 import pandas as pd
 import pyarrow.feather
+import pytest
 import zarr
 from numpy.typing import NDArray
 
 from kpca_stream.config import Config
 from kpca_stream.model import load_basis
 from kpca_stream.pipeline import fit_config
+from kpca_stream.scorer import batch
 from kpca_stream.telemetry import silent
 from tests.jobs import configured
 
@@ -114,3 +116,15 @@ def check(folder: Path, files: dict[str, Array], version: int = 1) -> None:
     np.testing.assert_allclose(found["hotelling_t2"], scores.hotelling_t2, rtol=1e-9)
     np.testing.assert_array_equal(found["novelty"], scores.novelty)
     assert set(found["model_version"]) == {version}
+
+
+def beside(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
+    """Have something happen once, when parts are made and not yet entered."""
+    finish, waiting = batch.Batch._finish, [then]
+
+    def late(self: batch.Batch, *arguments: Any) -> None:
+        while waiting:
+            waiting.pop()()
+        finish(self, *arguments)
+
+    monkeypatch.setattr(batch.Batch, "_finish", late)

@@ -61,6 +61,11 @@ def write_hdf5(folder: Path, X: Array) -> Path:
     return folder / "x.h5"
 
 
+def place_of(name: str, row: int) -> str:
+    """How messages name a row of a file: with its line, where it is text under one line of names."""
+    return f"{name}, row {row}" + (f" (line {row + 2})" if name.endswith(".csv") else "")
+
+
 WRITERS: dict[str, Writer] = {
     "npy": write_npy,
     "zarr": write_zarr,

@@ -30,7 +30,7 @@ from kpca_stream.telemetry import silent
 from tests.buckets import Buckets
 from tests.disturb import started, wait_until, write_yaml
 from tests.jobs import command, configured, contents
-from tests.scorings import X, as_csv, check, fitted, landed, read, scoring
+from tests.scorings import X, as_csv, beside, check, fitted, landed, read, scoring
 
 
 @pytest.fixture
@@ -263,18 +263,6 @@ def test_parts_that_were_lost_are_made_again(
     check_bucket(folder, place, files)
 
 
-def beside(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
-    """Have something happen once, when parts are made and not yet entered."""
-    finish, waiting = batch.Batch._finish, [then]
-
-    def late(self: batch.Batch, *arguments: Any) -> None:
-        while waiting:
-            waiting.pop()()
-        finish(self, *arguments)
-
-    monkeypatch.setattr(batch.Batch, "_finish", late)
-
-
 def test_of_two_scorers_one_enters_a_file(folder: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The scorer that comes second to a file counts nothing, and leaves nothing aside."""
     files = landed(folder / "in", 4)
@@ -323,6 +311,19 @@ def test_rows_that_come_back_are_not_taken_for_those_that_went(
     score(folder, place, changes)
     assert bucket_shelf.delete is deleted
     check_bucket(folder, place, {"a.csv": X[:9]})
+
+
+def test_parts_that_somebody_removes_are_not_told(
+    folder: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where what lay aside is gone when it is entered, its rows count only once they are scored again."""
+    files = landed(folder / "in", 1)
+    scorer = scorer_of(folder, place)
+    root = Address.parse(place) / "_staged"
+    beside(monkeypatch, lambda: objects.delete(*(root / entry.key for entry in objects.tree(root))))
+    assert (scorer.look().busy, scorer.done.rows) == (1, 0)
+    assert scorer.work_off().rows_written == sum(map(len, files.values()))
+    check_bucket(folder, place, files)
 
 
 def test_leftovers_go_after_a_day(folder: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,7 @@ def test_a_table_of_ones_own_is_fitted_step_by_step(folder: Path) -> None:
     """Missing values, text, units and γ: each is told with the setting that helps, and with it goes on."""
     missing = told(folder, "fit", *OWN, code=65)
     assert "people.csv: left out, for it holds text: 'name'" in missing
-    assert "row 7, column 'salary': got nan" in missing
+    assert "row 7 (line 9), column 'salary': got nan" in missing
     assert "data.on_missing: drop" in missing
 
     dropped = (*OWN, "data.on_missing=drop")
@@ -63,13 +63,13 @@ def test_a_table_of_ones_own_is_fitted_step_by_step(folder: Path) -> None:
 
 
 def test_text_among_numbers_is_told_with_its_place(folder: Path) -> None:
-    """A word in a column of numbers is named by row and column, with the two ways on; both are open."""
+    """A word in a column of numbers is named by row, line and column, with the two ways on; both are open."""
     lines = (folder / "people.csv").read_text().splitlines()
     name, age, _, height = lines[20].split(",")
     lines[20] = f"{name},{age},unknown,{height}"
     (folder / "people.csv").write_text("\n".join(lines) + "\n")
     found = told(folder, "fit", *OWN, "data.on_missing=drop", code=65)
-    assert "row 19, column 'salary': got text 'unknown'" in found
+    assert "row 19 (line 21), column 'salary': got text 'unknown'" in found
     assert "repair it or leave the column out of data.columns" in found
     told(folder, "fit", *OWN, "data.columns=[age, height]")
 

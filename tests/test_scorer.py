@@ -21,12 +21,14 @@ from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.pipeline import fit_config, score_config
 from kpca_stream.results import ScoreSummary
 from kpca_stream.scorer import Scorer, looking
-from kpca_stream.storage import objects
-from kpca_stream.storage.ledger import Entry, Ledger
+from kpca_stream.storage import ledger, objects
+from kpca_stream.storage.inbox import arrived
+from kpca_stream.storage.ledger import Entry, Ledger, ScoredPart
 from kpca_stream.telemetry import silent
 from tests.disturb import write_yaml
 from tests.jobs import configured, contents
-from tests.scorings import KINDS, X, as_csv, check, fitted, landed, read, scoring
+from tests.memory import traced_peak
+from tests.scorings import KINDS, X, as_csv, beside, check, fitted, landed, read, scoring
 
 
 @pytest.fixture
@@ -230,7 +232,7 @@ def test_a_bad_file_may_be_an_error(folder: Path) -> None:
     """With on_bad error the command ends at the first bad file, and goes on where it stopped."""
     files = landed(folder / "in", 3)
     (folder / "in" / "a.csv").write_bytes(BAD["text.csv"])
-    with pytest.raises(DataError, match=r"a\.csv, row 1, column '2'"):
+    with pytest.raises(DataError, match=r"a\.csv, row 1 \(line 2\), column '2'"):
         score(folder, {"score.on_bad": "error"})
     (folder / "in" / "a.csv").unlink()
     score(folder, {"score.on_bad": "error"})
@@ -326,6 +328,15 @@ def test_scores_of_something_else_are_not_mixed_in(folder: Path) -> None:
         score(folder, {"score.input.path": str(folder / "other")})
 
 
+@pytest.mark.parametrize("path", ["sklearn:iris", "{folder}/train.npy"])
+def test_scores_go_on_from_any_folder(folder: Path, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An input that is the same wherever a command is started is known again from another folder."""
+    changes = {"score.input.path": path.format(folder=folder), "score.input.rows": "0:10"}
+    for name, n_rows in (("in", 10), (".", 0)):
+        monkeypatch.chdir(folder / name)
+        assert score(folder, changes).rows_written == n_rows
+
+
 def test_an_output_without_scores_is_nobodys(folder: Path) -> None:
     """As long as nothing was scored, another input may take the output."""
     (folder / "in" / "notes.txt").write_text("to whom it may concern")
@@ -391,6 +402,43 @@ def test_what_could_not_be_read_again_is_not_entered(folder: Path, monkeypatch: 
     check(folder, {"a.npy": X[:30]})
 
 
+@pytest.mark.parametrize("kind", ["parquet", "zarr"])
+def test_parts_that_somebody_removes_are_not_told(
+    folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where what lay aside is gone when it is entered, its rows count only once they are scored again."""
+    np.save(folder / "a.npy", X[:20])
+    changes = {"score.input.path": str(folder / "a.npy"), "score.input.part_rows": 5, "score.format": kind}
+    scorer = Scorer(scoring(folder, changes), silent())
+    beside(monkeypatch, lambda: next((folder / "scores" / "_staged").iterdir()).unlink())
+    assert (scorer.look().busy, scorer.done.rows) == (1, 0)
+    found = scorer.work_off()
+    assert (found.n_rows, found.rows_written) == (20, 20)
+    if kind == "parquet":
+        check(folder, {"a.npy": X[:20]})
+
+
+def test_parts_in_hand_stay_however_old(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a file that takes a scorer more than a day another one removes nothing; of a dead scorer it does."""
+    np.save(folder / "in" / "a.npy", X[:20])
+    scorer, other = (Scorer(scoring(folder, {"score.input.part_rows": 5}), silent()) for _ in range(2))
+    staged = folder / "scores" / "_staged"
+
+    def swept() -> None:
+        for path in staged.iterdir():
+            os.utime(path, times=(time.time() - 90_000,) * 2)
+        other.sweep()
+
+    beside(monkeypatch, swept)
+    assert (scorer.look().busy, scorer.done.rows) == (0, 20)
+    check(folder, {"a.npy": X[:20]})
+    for name in ("part.parquet", ".part.partial"):
+        (staged / name).write_bytes(next((folder / "scores").glob("*.parquet")).read_bytes()[:-1])
+    (staged / "whole.parquet").write_bytes(next((folder / "scores").glob("*.parquet")).read_bytes())
+    swept()
+    assert not list(staged.iterdir())
+
+
 def test_zarr_holds_scores_in_the_order_of_rows(folder: Path) -> None:
     """With format zarr, row i of the scores belongs to row i of the array, also when that grows."""
     array = zarr.create_array(folder / "grows.zarr", shape=(70, 4), chunks=(8, 4), dtype="f8")
@@ -418,6 +466,23 @@ def test_zarr_holds_scores_in_the_order_of_rows(folder: Path) -> None:
     assert np.isnan(group["scores"][33]).all()
     assert group["model_version"][33] == 0
     assert not list((folder / "scores" / "_staged").iterdir())
+
+
+def test_zarr_holds_scores_of_as_many_components(folder: Path) -> None:
+    """Rows that a model of fewer components would add are refused, and the remedy that is told helps."""
+    place = {"score.input.path": str(folder / "a.npy"), "score.format": "zarr"}
+    keep = {**place, "score.on_new_version": "keep"}
+    np.save(folder / "a.npy", X[:10])
+    score(folder, keep)
+    fewer = {"score": None, "solver.n_components": 2, "gram.path": str(folder / "g2.zarr")}
+    fit_config(configured(folder, fewer), silent())
+    assert score(folder, keep).rows_written == 0
+    np.save(folder / "a.npy", X[:15])
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"got keep, .* scores of 3 components, .* 2; .* set rescore"):
+            score(folder, keep)
+    assert score(folder, place).rows_written == 15
+    assert zarr.open_group(folder / "scores" / "scores.zarr", mode="r")["scores"].shape == (15, 2)
 
 
 def test_zarr_is_for_one_array(folder: Path) -> None:
@@ -589,6 +654,20 @@ def test_one_who_follows_looks_again_at_what_was_bad(folder: Path, monkeypatch: 
     check(folder, {"a.zarr": X[:9]})
 
 
+def test_a_file_set_aside_is_counted_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looked into again, a file counts as one more set aside only for another fault than before."""
+    monkeypatch.setattr(looking, "RETRY_SECONDS", -1.0)
+    (folder / "in" / "a.csv").write_bytes(BAD["text.csv"])
+    scorer = Scorer(scoring(folder), silent())
+    for content, n_set_aside in (("text.csv", 1), ("text.csv", 1), ("narrow.csv", 2), ("narrow.csv", 2)):
+        (folder / "in" / "a.csv").write_bytes(BAD[content])
+        scorer.look()
+        assert scorer.done.set_aside == n_set_aside
+    other = Scorer(scoring(folder), silent())
+    other.look()
+    assert other.done.set_aside == 1
+
+
 def test_keys_that_are_no_values_set_a_file_aside(folder: Path) -> None:
     """A carried column of lists is named with its type."""
     columns = {str(j): X[:3, j] for j in range(4)}
@@ -607,6 +686,32 @@ def test_files_taken_away_are_forgotten(folder: Path) -> None:
         path.unlink()
     scorer.look()
     assert set(scorer.marks) == {path.name for path in (folder / "in").iterdir()}
+
+
+def test_a_look_holds_no_entries(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of entries read at the first look no more is held than what is remembered of each."""
+    for index in range(60):
+        np.save(folder / "in" / f"{index}.npy", X[:1])
+    scorer = Scorer(scoring(folder), silent())
+    for file in arrived(scorer.asked.input.path):
+        parts = tuple(
+            ScoredPart(
+                start=row,
+                stop=row + 1,
+                content="",
+                file=f"{row}.parquet",
+                n_rows=1,
+                n_novel=0,
+                version=1,
+                fit=scorer.model.fit,
+            )
+            for row in range(300)
+        )
+        entry = Entry(name=file.name, stamp=file.stamp, fit=scorer.model.fit, parts=parts)
+        scorer.shelf.ledger.write(entry, over=None)
+    monkeypatch.setattr(ledger, "READ_AHEAD", 2)
+    assert traced_peak(scorer.look) < 2e6
+    assert scorer.summary(0).n_parts == 60 * 300
 
 
 @pytest.mark.cluster

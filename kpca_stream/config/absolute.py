@@ -28,11 +28,12 @@ def _absolute(section: Any) -> Any:
         if isinstance(value, Section):
             changes[name] = _absolute(value)
         elif name in paths and isinstance(value, str):
-            changes[name] = _absolute_path(value)
+            changes[name] = absolute_path(value)
     return section.model_copy(update=changes)
 
 
-def _absolute_path(text: str) -> str:
+def absolute_path(text: str) -> str:
+    """A local path from the root on; what is none, such as an address or ``sklearn:iris``, as it is."""
     if text.startswith("sklearn:") or "://" in text:
         return text
     path, inner, name = text.partition("::")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from kpca_stream.addresses import is_address, located
 from kpca_stream.config import Config
+from kpca_stream.config.absolute import absolute_path
 from kpca_stream.config.score_schema import Score
 from kpca_stream.errors import ConfigError
 from kpca_stream.storage.bucket_shelf import BucketShelf
@@ -45,10 +46,9 @@ def shelf_of(config: Config, asked: Score) -> Shelf:
     ConfigError
         If scores of something else lie there.
     """
-    place = asked.input.path
     premises = {
         "model": config.name,
-        "input": place.rstrip("/") if is_address(place) else str(Path(place).absolute()),
+        "input": absolute_path(asked.input.path).rstrip("/"),
         "rows": asked.input.rows,
         "columns carried": [
             name if kind == "stored" else f"{name}: {kind}" for name, kind in asked.carry.items()

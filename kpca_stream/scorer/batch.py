@@ -40,6 +40,7 @@ class Model(NamedTuple):
 
     version: int
     fit: str
+    n_components: int
     address: BasisAddress
 
 
@@ -73,7 +74,8 @@ class Batch:
     alive : callable
         Is called now and then while it goes on.
     lost : int
-        Files that somebody else entered meanwhile.
+        Files that somebody else entered meanwhile, or whose parts were gone before they were shown: to be
+        looked into again.
     """
 
     config: Config
@@ -93,6 +95,8 @@ class Batch:
         ------
         DataError
             For a file that cannot be scored or holds other rows than before, where that is to be an error.
+        ConfigError
+            For scores that do not fit those to which they are added.
         """
         works = list(self._examined(taken))
         tasks = [(work, bounds) for work in works for bounds in work.bounds]
@@ -161,8 +165,10 @@ class Batch:
         is_old = self.asked.on_new_version == "rescore" and any(part.fit != self.model.fit for part in parts)
         kept, replaced = ((), parts) if is_changed or is_old else (parts, ())
         start = kept[-1].stop if kept else 0
-        bounds = steps(start, examined.source.n_samples, self.asked.input.part_rows or PART_ROWS)
-        return Work(delivery, entry, examined.source, tuple(bounds), kept, replaced)
+        bounds = tuple(steps(start, examined.source.n_samples, self.asked.input.part_rows or PART_ROWS))
+        if kept and bounds:
+            self.shelf.check(self.model.n_components)
+        return Work(delivery, entry, examined.source, bounds, kept, replaced)
 
     def _call(self, work: Work, bounds: tuple[int, int]) -> passes.Call:
         start, stop = bounds
@@ -256,8 +262,11 @@ class Batch:
             self.shelf.discard(entry.aside.values())
             self.lost += 1
             return
-        settle(self.shelf, written)
-        self.entered(delivery, entry.settled(), tuple(part for part in parts if part.file in entry.aside))
+        ended = settle(self.shelf, written)
+        if ended.parts != parts:
+            self.lost += 1
+        else:
+            self.entered(delivery, ended, tuple(part for part in parts if part.file in entry.aside))
 
 
 def _known(entry: Entry | None) -> tuple[Known, ...]:

@@ -208,21 +208,20 @@ class Scorer:
         opened = self.registry.opened()
         memory = int(BASIS_SHARE * self.config.limits.memory)
         address = BasisAddress.of(self.registry.basis_path(opened.version), memory)
-        return Model(opened.version, str(opened.manifest.get("fit")), address)
+        return Model(opened.version, str(opened.manifest.get("fit")), opened.basis.n_components, address)
 
     def _undone(self, found: Sequence[Delivery]) -> list[Delivery]:
         """Those that must be looked into."""
         unknown = [delivery.name for delivery in found if delivery.name not in self.marks]
-        entries = self.shelf.ledger.read_all(unknown)
-        return [delivery for delivery in found if not self._is_done(delivery, entries.get(delivery.name))]
+        for entry in self.shelf.ledger.read_all(unknown):
+            if entry.fault is None and entry.is_settled:  # what was wrong may have passed
+                self.marks[entry.name] = Mark.of(entry)
+        return [delivery for delivery in found if not self._is_done(delivery)]
 
-    def _is_done(self, delivery: Delivery, entry: Entry | None) -> bool:
+    def _is_done(self, delivery: Delivery) -> bool:
         mark = self.marks.get(delivery.name)
         if mark is None:
-            # What was wrong may have passed.
-            if entry is None or entry.fault is not None or not entry.is_settled:
-                return False
-            mark = self.marks[delivery.name] = Mark.of(entry)
+            return False
         if mark.fault is not None and time.time() - mark.at > RETRY_SECONDS:
             return False
         is_current = (mark.fit == self.model.fit and not mark.is_mixed) or (
@@ -233,25 +232,29 @@ class Scorer:
     def _batch(self, files: Sequence[Delivery], alive: Callable[[], None]) -> int:
         """Score some files; returns how many of them others have in hand."""
         self.model = self._champion(self.model)
+        # Somebody else may have entered them meanwhile.
+        before = {file.name: self.marks.pop(file.name) for file in files if file.name in self.marks}
         batch = Batch(
             self.config,
             self.asked,
             self.model,
             self.shelf,
             self.reporter,
-            self._entered,
+            partial(self._entered, before),
             self.is_strict,
             alive,
         )
         with self.shelf.ledger.claimed(file.name for file in files) as free, single_threaded_blas():
-            for file in files:
-                self.marks.pop(file.name, None)  # somebody else may have entered it meanwhile
             batch.score(self._undone([file for file in files if file.name in free]))
         return batch.lost + sum(file.name not in free for file in files)
 
-    def _entered(self, delivery: Delivery, entry: Entry, new: tuple[ScoredPart, ...]) -> None:
+    def _entered(
+        self, before: dict[str, Mark], delivery: Delivery, entry: Entry, new: tuple[ScoredPart, ...]
+    ) -> None:
         self.marks[delivery.name] = Mark.of(entry)
-        self.done.add(delivery, entry, new)
+        known = before.get(delivery.name)
+        if entry.fault is None or known is None or known.fault != entry.fault:
+            self.done.add(delivery, entry, new)
 
     def _settle(self, entry: Entry) -> None:
         if entry.is_settled:

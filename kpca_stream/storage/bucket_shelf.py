@@ -75,6 +75,9 @@ class BucketShelf:
         """See `Shelf`."""
         return Ledger(Bucket(self.root / FOLDER), self.address, at_once=AT_ONCE)
 
+    def check(self, n_components: int) -> None:
+        """See `Shelf`: each part has columns of its own."""
+
     def target(self, name: str) -> Target:
         """See `Shelf`."""
         return ObjectTarget(self._aside(name))

@@ -177,9 +177,9 @@ class Ledger:
         stored = self.place.read(key)
         return None if stored is None else self._entry(key, stored)
 
-    def read_all(self, names: Iterable[str]) -> dict[str, Entry]:
+    def read_all(self, names: Iterable[str]) -> Iterator[Entry]:
         """The entries of some input files, of those that have one."""
-        return {entry.name: entry for entry in self._read([_key(name) for name in names])}
+        return self._read([_key(name) for name in names])
 
     def entries(self) -> Iterator[Entry]:
         """All entries, in no order that means anything."""

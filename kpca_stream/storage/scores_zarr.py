@@ -40,6 +40,24 @@ class ZarrScores:
         """Remove all scores."""
         remove_tree(self.path)
 
+    def check(self, n_components: int) -> None:
+        """Refuse to hold scores of another number of components than those that are there.
+
+        Raises
+        ------
+        ConfigError
+            If there are such scores.
+        """
+        if not self.path.exists():
+            return
+        scores = zarr.open_group(self.path, mode="r").get("scores")
+        if isinstance(scores, zarr.Array) and scores.shape[1] != n_components:
+            raise ConfigError(
+                f"score.on_new_version: got keep, but {self.path} holds scores of {scores.shape[1]} "
+                f"components, the model gives {n_components}; expected as many: set rescore, or choose "
+                "another score.output"
+            )
+
     def put(self, part: Path, start: int, stop: int) -> None:
         """Copy the scores of rows ``start`` to ``stop`` from a Parquet part; rows that it lacks become NaN.
 
@@ -48,10 +66,11 @@ class ZarrScores:
         Raises
         ------
         ConfigError
-            If the rows before have scores of another number of components.
+            As `check`, which is to be asked before anything is begun.
         """
         with pq.ParquetFile(part, pre_buffer=False) as file:
             n_components = sum(name.startswith("kpca_") for name in file.schema_arrow.names)
+            self.check(n_components)
             arrays = self._arrays(n_components, stop)
             for first, rows in _windows(file, start, stop):
                 end = min(stop, first + CHUNK_ROWS)
@@ -75,11 +94,6 @@ def _sized(group: zarr.Group, name: str, n_rows: int, rest: tuple[int, ...]) -> 
             _TYPES.get(name, np.float64),
             dimensions=("row", "component")[: 1 + len(rest)],
             fill_value=_NUMBERS.get(name, np.nan),
-        )
-    if array.shape[1:] != rest:
-        raise ConfigError(
-            f"score.on_new_version: keep, but {array.store_path} has {array.shape[1:]} components, the model "
-            f"{rest}; expected as many: set rescore, or choose another score.output"
         )
     if array.shape[0] < n_rows:
         array.resize((n_rows, *rest))

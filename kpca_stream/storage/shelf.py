@@ -23,7 +23,7 @@ from kpca_stream.storage.ledger import FOLDER, Entry, Ledger
 from kpca_stream.storage.place import Folder
 from kpca_stream.storage.scores import Label, Target, label_of
 from kpca_stream.storage.scores_zarr import ZarrScores
-from kpca_stream.storage.whole import remove_old, sweep_leftovers, written_whole
+from kpca_stream.storage.whole import remove, sweep_leftovers, untouched, written_whole
 
 STAGED = "_staged"
 STATUS = "_status.json"
@@ -43,6 +43,9 @@ class Shelf(Protocol):
     @property
     def mark(self) -> str:
         """Of this scorer, in the names of what it lays aside, where another may write beside it."""
+
+    def check(self, n_components: int) -> None:
+        """Refuse to add scores of so many components, where those that are there have others beside them."""
 
     def target(self, name: str) -> Target:
         """Where a part of this name is laid aside."""
@@ -73,16 +76,19 @@ class Shelf(Protocol):
         """Remove what was laid aside and nobody touched for a day."""
 
 
-def settle(shelf: Shelf, entry: Entry) -> None:
+def settle(shelf: Shelf, entry: Entry) -> Entry:
     """End what whoever wrote `entry` began: all of its parts can be seen, and none besides.
 
-    Of several that do so at once none does harm. Where a part is lost, its rows are to be scored again.
+    Of several that do so at once none does harm. Where a part is lost, its rows are to be scored again: the
+    entry as it ended, which is returned, has other parts then.
     """
     if entry.is_settled:
-        return
+        return entry
     is_whole = shelf.show(entry)
     shelf.discard(entry.aside.values())
-    shelf.ledger.write(entry.settled() if is_whole else entry.without_lost(), over=entry)
+    ended = entry.settled() if is_whole else entry.without_lost()
+    shelf.ledger.write(ended, over=entry)
+    return ended
 
 
 @dataclass(frozen=True)
@@ -129,6 +135,11 @@ class FolderShelf:
     def mark(self) -> str:
         """See `Shelf`: nobody else has the same file in hand."""
         return ""
+
+    def check(self, n_components: int) -> None:
+        """See `Shelf`: arrays of one shape hold the scores of all rows."""
+        if self.zarr is not None:
+            self.zarr.check(n_components)
 
     def target(self, name: str) -> Target:
         """See `Shelf`."""
@@ -183,6 +194,10 @@ class FolderShelf:
         return self.path / STATUS
 
     def sweep(self) -> None:
-        """See `Shelf`."""
+        """See `Shelf`; of a file that somebody has in hand nothing goes, however long it takes."""
         sweep_leftovers(self.path)
-        remove_old(self.path / STAGED)
+        for path in untouched(self.path / STAGED):
+            label = label_of(path)
+            with self.ledger.claimed([] if label is None else [label.source]) as free:
+                if free or label is None:
+                    remove(path)

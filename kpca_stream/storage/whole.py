@@ -72,15 +72,19 @@ def json_bytes(value: Any) -> bytes:
 
 def sweep_leftovers(folder: Path) -> None:
     """Remove what interrupted writes left in `folder`: hidden ``.partial`` entries untouched for a day."""
-    remove_old(folder, ".*.partial")
-
-
-def remove_old(folder: Path, pattern: str = "*") -> None:
-    """Remove entries of `folder` that nobody touched for a day."""
-    for path in folder.glob(pattern):
+    for path in untouched(folder, ".*.partial"):
         with suppress(FileNotFoundError):  # another process sweeps too
-            if time.time() - path.stat().st_mtime > LEFTOVER_SECONDS:
-                remove(path)
+            remove(path)
+
+
+def untouched(folder: Path, pattern: str = "*") -> Iterator[Path]:
+    """Entries of `folder` that nobody touched for a day."""
+    for path in folder.glob(pattern):
+        is_old = False
+        with suppress(FileNotFoundError):  # another process removes them too
+            is_old = time.time() - path.stat().st_mtime > LEFTOVER_SECONDS
+        if is_old:
+            yield path
 
 
 def folder_size(folder: Path) -> int:

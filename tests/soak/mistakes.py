@@ -14,7 +14,7 @@ from tests import faults
 from tests.disturb import write_yaml
 from tests.soak.job import REFUSED, Array, Job, setting, write_rows
 from tests.soak.mixing import begin
-from tests.tables import WRITERS
+from tests.tables import WRITERS, place_of
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def value(job: Job, folder: Path) -> Mistake:
     row, column = int(job.rng.integers(len(X))), int(job.rng.integers(X.shape[1]))
     X[row, column] = job.rng.choice([np.nan, np.inf, -np.inf])
     path = WRITERS[str(job.rng.choice(list(WRITERS)))](folder, X)
-    said = (f"{path.name}, row {row}, column '{column}'",)
+    said = (f"{place_of(path.name, row)}, column '{column}'",)
     return fit(*rows_of(path), parts=said, codes=(65,))
 
 
@@ -59,7 +59,8 @@ def text_cell(job: Job, folder: Path) -> Mistake:
     cells[column] = "many"
     lines[1 + row] = ",".join(cells)
     path.write_text("\n".join(lines) + "\n")
-    return fit(*rows_of(path), parts=(f"x.csv, row {row}, column 'c{column}': got text 'many'",), codes=(65,))
+    part = f"{place_of(path.name, row)}, column 'c{column}': got text 'many'"
+    return fit(*rows_of(path), parts=(part,), codes=(65,))
 
 
 def empty_file(job: Job, folder: Path) -> Mistake:
@@ -169,7 +170,8 @@ def columns_at_scoring(job: Job, folder: Path) -> Mistake:
 def value_at_scoring(job: Job, folder: Path) -> Mistake:
     X, row = job.X[:60].copy(), int(job.rng.integers(60))
     X[row, -1] = job.rng.choice([np.nan, np.inf])
-    return scored(write_rows(folder / f"x{job.train.suffix}", X), f"row {row}, column ")
+    path = write_rows(folder / f"x{job.train.suffix}", X)
+    return scored(path, f"{place_of(path.name, row)}, column ")
 
 
 def scored(path: Path, part: str) -> Mistake:

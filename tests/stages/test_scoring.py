@@ -201,14 +201,23 @@ def test_a_part_may_lose_all_its_rows(address: BasisAddress, tmp_path: Path) -> 
     assert len(pd.read_parquet(tmp_path / "p.parquet")) == 0
 
 
-def test_scores_that_overflow_are_refused_by_row(tmp_path: Path) -> None:
-    """A row whose kernel values overflow is named instead of written as infinite or NaN."""
-    save_basis(fitted(KernelSpec("poly", 1.0, 3, 1.0)), tmp_path / "b")
+@pytest.mark.parametrize(
+    ("spec", "value"),
+    [
+        (KernelSpec("poly", 1.0, 3, 1.0), 1e300),
+        (KernelSpec("poly", 1.0, 5, 1.0), 9.969209968386869e36),  # what netCDF fills with
+        (KernelSpec("linear"), 1e200),
+    ],
+    ids=["scores", "poly", "linear"],
+)
+def test_what_overflows_is_refused_by_row(spec: KernelSpec, value: float, tmp_path: Path) -> None:
+    """A row whose scores, or only their squares, overflow is named, and nothing infinite or NaN written."""
+    save_basis(fitted(spec), tmp_path / "b")
     rows = X_NEW.copy()
-    rows[4] = 1e300
+    rows[4] = value
     found = call(BasisAddress.of(tmp_path / "b", 10**9), open_source(rows), tmp_path / "p.parquet")
     assert isinstance(found, DataError)
-    assert "row 4: kernel poly gives infinite" in str(found)
+    assert f"row 4: kernel {spec.name} gives infinite" in str(found)
 
 
 def test_rows_with_the_columns_of_the_basis_are_found_by_name(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from kpca_stream.numerics.sample import position_hashes
 from kpca_stream.stages.sweep import Sweep, sweep
 from kpca_stream.storage.rows import ArrayRows, NpyRows, ZarrRows
 from kpca_stream.storage.source import open_source
+from tests.tables import place_of
 
 Array = NDArray[Any]
 BAD_ROWS = [3, *range(66_000, 66_500), 70_000, 139_999]
@@ -233,7 +234,7 @@ def test_bad_values_are_counted_and_the_first_is_named(
     """The error has the number of bad rows in the whole source, and place and value of the first."""
     with pytest.raises(DataError) as caught:
         sweep(open_source(holed_files[kind], rows="4:"), seed=0, store=store)
-    place = "1.npy, row 19000" if kind == "parts" else f"{kind}, row 66000"
+    place = "1.npy, row 19000" if kind == "parts" else place_of(kind, 66_000)
     expected = f"502 rows have missing or infinite values; the first is {place}, column '0': got nan, "
     assert expected in str(caught.value)
     assert "data.on_missing: drop" in str(caught.value)
@@ -277,7 +278,7 @@ def test_an_error_of_the_source_comes_through(tmp_path: Path) -> None:
     for row in (190_000, 100_000, 140_000):
         rows[row] = "1,x\n"
     (tmp_path / "x.csv").write_text("a,b\n" + "".join(rows))
-    with pytest.raises(DataError, match=r"x\.csv, row 100000, column 'b': got text 'x'"):
+    with pytest.raises(DataError, match=r"x\.csv, row 100000 \(line 100002\), column 'b': got text 'x'"):
         sweep(open_source(tmp_path / "x.csv"), seed=0)
 
 

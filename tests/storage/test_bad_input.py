@@ -20,7 +20,7 @@ from kpca_stream.errors import ConfigError, DataError, KpcaStreamError
 from kpca_stream.stages.sweep import sweep
 from kpca_stream.storage.source import open_source
 from tests import faults
-from tests.tables import WRITERS
+from tests.tables import WRITERS, place_of
 
 Array = NDArray[Any]
 X = np.arange(60.0).reshape(20, 3)
@@ -54,13 +54,13 @@ def test_a_value_that_is_no_number(kind: str, value: float, tmp_path: Path, stor
     bad = X.copy()
     bad[17, 1] = value
     path = WRITERS[kind](tmp_path, bad)
-    name = f"{path.name}, row 17, column '1': got {value}"
+    name = f"{place_of(path.name, 17)}, column '1': got {value}"
     tell_all(DataError, (str(path), name, "finite number", faults.REPAIR), message_of(path, store))
     other = tmp_path / "folder"
     other.mkdir()
     WRITERS[kind](tmp_path, X).rename(other / f"a{path.suffix}")
     WRITERS[kind](tmp_path, bad).rename(other / f"b{path.suffix}")
-    name = f"b{path.suffix}, row 17, column '1': got {value}"
+    name = f"{place_of(f'b{path.suffix}', 17)}, column '1': got {value}"
     tell_all(DataError, (str(other), name, faults.REPAIR), message_of(other, store))
 
 
@@ -73,7 +73,9 @@ def test_a_missing_value(kind: str, tmp_path: Path, store: zarr.Group) -> None:
         path.write_text("a,b\n1,1.5\n2,\n3,3.5\n4,4.5\n")
     else:
         (pq.write_table if kind == "parquet" else pa.feather.write_feather)(table, path)
-    tell_all(DataError, (f"x.{kind}, row 1, column 'b': got nan", faults.REPAIR), message_of(path, store))
+    tell_all(
+        DataError, (f"{place_of(path.name, 1)}, column 'b': got nan", faults.REPAIR), message_of(path, store)
+    )
 
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow", "feather", "csv"])

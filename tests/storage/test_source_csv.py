@@ -70,7 +70,7 @@ cells = st.text(alphabet='ab",\n\r \u00e9', max_size=6)
 def test_the_index_agrees_with_the_csv_module(
     rows: list[tuple[str, str]], end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Any text in quotes, read in chunks of any size, gives as many rows as Python's own parser finds."""
+    """Any text in quotes, read in chunks of any size, gives rows and lines as Python's own parser does."""
     out = io.StringIO(newline="")
     csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator=end).writerows(rows)
     path = tmp_path / "x.csv"
@@ -85,6 +85,12 @@ def test_the_index_agrees_with_the_csv_module(
             text = path.read_bytes()[start:].decode()
             rest = list(csv.reader(io.StringIO(text, newline="")))
             assert rest == [list(row) for row in rows[2 * window :]]
+        with path.open("rb") as file:
+            reader = csv.reader(io.StringIO(path.read_bytes().decode(), newline=""))
+            for row in range(len(rows)):
+                assert index.line("x", file, row) == reader.line_num + 1
+                next(reader)
+            assert index.line("x", file, len(rows)) is None
 
 
 def test_any_range_of_rows(tmp_path: Path) -> None:
@@ -102,15 +108,15 @@ def test_any_range_of_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "place", "got"),
     [
-        ("a,b\n1,2\n3\n", "x.csv, row 1", "got 1 fields, expected 2"),
-        ("a,b\n1,2\n3,4,5\n", "x.csv, row 1", "got 3 fields, expected 2"),
-        ("a,b\n1,2\n3,4\n\n5\n", "x.csv, row 2", "got 1 fields, expected 2"),
+        ("a,b\n1,2\n3\n", "x.csv, row 1 (line 3)", "got 1 fields, expected 2"),
+        ("a,b\n1,2\n3,4,5\n", "x.csv, row 1 (line 3)", "got 3 fields, expected 2"),
+        ("a,b\n1,2\n3,4\n\n5\n", "x.csv, row 2 (line 5)", "got 1 fields, expected 2"),
         ("", "x.csv", "got 0 rows and 0 columns"),
         ("\n\n", "x.csv", "got 0 rows"),
         ("a,b\n", "x.csv", "got 0 rows and 2 columns"),
         ("a,b\rx,2\r", "x.csv", "CR alone"),
         ("a,b\nx,y\n", "x.csv", "only columns of text"),
-        ('a,b\n1,2\n"3,4\n5,6\n', "x.csv, row 1", "got 1 fields, expected 2"),
+        ('a,b\n1,2\n"3,4\n5,6\n', "x.csv, row 1 (line 3)", "got 1 fields, expected 2"),
         ("\x00\x01", "x.csv", "got 0 rows"),
     ],
 )
@@ -136,8 +142,30 @@ def test_text_among_numbers_is_not_taken_for_a_column_of_text(bad: str, row: int
     """A column of numbers with a slip in it is not left out in silence: the slip is named."""
     lines = [f"{i},{i}.5" for i in range(10)]
     lines[row] = f"1,{bad}"
-    with pytest.raises(DataError, match=rf"x.csv, row {row}, column 'b': got text '{re.escape(bad)}'"):
+    with pytest.raises(
+        DataError, match=rf"x\.csv, row {row} \(line {row + 2}\), column 'b': got text '{re.escape(bad)}'"
+    ):
         read(tmp_path / "x.csv", "\n".join(["a,b", *lines]))
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a,b\n1,2\n3,x\n", 3),
+        ("1,2\r\n3,x\r\n4,5", 2),
+        ("\ufeff\n\na,b\n\n1,2\n\r\n3,x\n", 7),
+        ('"a\n\r\n",b\n"1","2"\n3,x\n', 5),
+        ('n,a,b\n"\n\n",1,2\n"p\r\nq",3,x\n', 5),
+        ("a,b\n1,2\r3,x\n", 3),
+    ],
+)
+def test_the_line_of_a_fault_is_that_of_an_editor(text: str, line: int, tmp_path: Path) -> None:
+    """Beside a row its line is named, where header, blank lines and line ends in quotes count."""
+    path = tmp_path / "x.csv"
+    path.write_bytes(text.encode())
+    columns = ["b"] if "b" in text else [1]
+    with pytest.raises(DataError, match=rf"x\.csv, row 1 \(line {line}\), column '[b1]': got text 'x'"):
+        list(open_source(path, columns=columns).blocks(0, 2))
 
 
 def test_words_with_some_numbers_are_text(tmp_path: Path) -> None:
@@ -161,4 +189,6 @@ def test_text_far_down_a_column_of_numbers(bad: str, tmp_path: Path) -> None:
     )
     with pytest.raises(DataError) as caught:
         list(source.blocks(0, source.n_samples))
-    assert str(caught.value).startswith(f"x.csv, row {row}, column 'b': got text '{bad}', expected a number")
+    assert str(caught.value).startswith(
+        f"x.csv, row {row} (line {row + 2}), column 'b': got text '{bad}', expected a number"
+    )

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from kpca_stream import passes
 from kpca_stream.errors import DataError
 from kpca_stream.numerics import novelty
-from kpca_stream.numerics.kernels import Precomputed, as_operand
+from kpca_stream.numerics.kernels import Operand, Precomputed, as_operand
 from kpca_stream.numerics.multiply import STRIP_ROWS
-from kpca_stream.numerics.projection import project
+from kpca_stream.numerics.projection import Projection, project
 from kpca_stream.storage.basis import Basis
 from kpca_stream.storage.rows import Rows
 from kpca_stream.storage.sources.table import block_rows
@@ -55,7 +55,7 @@ def score_block(
     Raises
     ------
     DataError
-        If a score overflows, or what is stored of the basis is damaged.
+        If a score, T² or error overflows, or what is stored of the basis is damaged.
     """
     dtype = np.dtype(basis.precision)
     A = as_operand(basis.kernel, rows, (0, rows.shape[0]), dtype)
@@ -68,14 +68,20 @@ def score_block(
             total_weight=basis.total_weight,
             dtype=dtype,
         )
-    _refuse_overflow(basis.kernel.name, found.scores, locate or "row {} of these".format)
-    t2 = basis.hotelling_t2(found.scores)
-    own = diagonal if isinstance(basis.kernel, Precomputed) else basis.kernel.diagonal(A)
-    error = None
-    if own is not None:
-        self_similarity = own - 2 * found.mean_similarity + basis.reduced_grand_mean
-        error = novelty.reconstruction_error(self_similarity, found.scores)
+        t2 = basis.hotelling_t2(found.scores)
+        error = _reconstruction_error(basis, A, found, diagonal)
+    _refuse_overflow(basis.kernel.name, found.scores, error, t2, locate or "row {} of these".format)
     return Scores(found.scores, error, t2, basis.thresholds.passed(error, t2))
+
+
+def _reconstruction_error(
+    basis: Basis, A: Operand, found: Projection, diagonal: Array | None
+) -> Array | None:
+    own = diagonal if isinstance(basis.kernel, Precomputed) else basis.kernel.diagonal(A)
+    if own is None:
+        return None
+    self_similarity = own - 2 * found.mean_similarity + basis.reduced_grand_mean
+    return novelty.reconstruction_error(self_similarity, found.scores)
 
 
 def score_rows(
@@ -120,12 +126,16 @@ def _even_step(n_rows: int, n_columns: int) -> int:
     return min(most, STRIP_ROWS * max(1, -(-n_rows // (n_blocks * STRIP_ROWS))))
 
 
-def _refuse_overflow(kernel: str, scores: Array, locate: Callable[[int], str]) -> None:
-    finite = np.isfinite(scores).all(axis=1)
+def _refuse_overflow(
+    kernel: str, scores: Array, error: Array | None, t2: Array, locate: Callable[[int], str]
+) -> None:
+    finite = np.isfinite(scores).all(axis=1) & np.isfinite(t2)
+    finite &= error is None or np.isfinite(error)
     if not finite.all():
         raise DataError(
-            f"{locate(int(np.argmin(finite)))}: kernel {kernel} gives infinite or missing scores, expected "
-            "finite ones; leave the row out, or look whether its scale is that of the rows trained on"
+            f"{locate(int(np.argmin(finite)))}: kernel {kernel} gives infinite or missing scores, or squares "
+            "of them, expected finite ones; leave the row out, or look whether its scale is that of the rows "
+            "trained on"
         )
 
 

@@ -55,6 +55,13 @@ class CsvTable(FileTable):
         """Number of data rows."""
         return self.lines.n_rows
 
+    def locate(self, row: int) -> str:
+        """Name of a row for messages, with its line, the header's and all others counted."""
+        self.file.check()
+        with self.file.open() as raw:
+            line = self.lines.line(self.name, raw, row)
+        return super().locate(row) if line is None else f"{super().locate(row)} (line {line})"
+
     def reading_bytes(self, picked: tuple[int, ...]) -> int:  # noqa: ARG002 - all columns are split
         """Text of the blocks that pyarrow reads ahead, and the fields and numbers made of it."""
         return 6 * _BLOCKS_AHEAD * max(_BLOCK_BYTES, 2 * self.lines.longest)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,8 @@ class LineIndex:
     ----------
     starts : tuple of int
         Byte where row 0, 65,536, 131,072, … begins, and the end of the file.
+    numbers : tuple of int
+        Line where each of these rows begins, counted from 1 as editors do.
     n_rows : int
         Number of lines that are not blank.
     longest : int
@@ -36,6 +39,7 @@ class LineIndex:
     """
 
     starts: tuple[int, ...]
+    numbers: tuple[int, ...]
     n_rows: int
     longest: int
     is_quoted: bool
@@ -43,6 +47,19 @@ class LineIndex:
     def range(self, first: int, last: int) -> tuple[int, int]:
         """Bytes that hold the rows of windows ``first`` to ``last``."""
         return self.starts[first], self.starts[last]
+
+    def line(self, name: str, file: BinaryIO, row: int) -> int | None:
+        """Line where a row begins, counted from 1 as editors do; None where the file has no such row."""
+        if row >= self.n_rows:
+            return None
+        window, n_before = divmod(row, WINDOW_ROWS)
+        line = self.numbers[window]
+        for piece in _pieces(name, file, self.starts[window]):
+            if n_before < piece.first.size:
+                return line + _n_ends(piece.text[: piece.first[n_before]])
+            n_before -= piece.first.size
+            line += _n_ends(piece.text)
+        return None
 
 
 def index_lines(name: str, file: BinaryIO, begin: int) -> LineIndex:
@@ -56,9 +73,35 @@ def index_lines(name: str, file: BinaryIO, begin: int) -> LineIndex:
         If a line passes 64 MiB: then this is no text in lines, or a quote was never closed.
     """
     starts: list[int] = []
-    n_rows = longest = 0
+    numbers: list[int] = []
+    n_rows = longest = end = 0
     is_quoted = False
-    at, pending = begin, b""
+    file.seek(0)
+    line = 1 + _n_ends(file.read(begin))
+    for piece in _pieces(name, file, begin):
+        for first in piece.first[-n_rows % WINDOW_ROWS :: WINDOW_ROWS].tolist():
+            starts.append(piece.at + first)
+            numbers.append(line + _n_ends(piece.text[:first]))
+        n_rows += piece.first.size
+        line += _n_ends(piece.text)
+        longest = max(longest, int(piece.length.max(initial=0)))
+        is_quoted = is_quoted or b'"' in piece.text
+        end = piece.at + len(piece.text)
+    return LineIndex((*starts, end), tuple(numbers), n_rows, longest, is_quoted)
+
+
+class _Piece(NamedTuple):
+    """Text from byte `at` on, and where in it the lines that are not blank begin, with their lengths."""
+
+    at: int
+    text: bytes
+    first: NDArray[np.int64]
+    length: NDArray[np.int64]
+
+
+def _pieces(name: str, file: BinaryIO, begin: int) -> Iterator[_Piece]:
+    """A file from byte `begin` on, where a line begins: pieces of bounded size that are cut between lines."""
+    at, pending, is_quoted = begin, b"", False
     file.seek(begin)
     while chunk := file.read(_CHUNK_BYTES):
         pending += chunk
@@ -67,14 +110,9 @@ def index_lines(name: str, file: BinaryIO, begin: int) -> LineIndex:
         whole = masked.rfind(b"\n") + 1
         if not whole:
             check_length(name, len(pending))
-        first, length = _lines(masked[:whole])
-        _note(starts, at + first, n_rows)
-        n_rows, longest = n_rows + first.size, max(longest, int(length.max(initial=0)))
+        yield _Piece(at, pending[:whole], *_lines(masked[:whole]))
         at, pending = at + whole, pending[whole:]
-    first, length = _lines(_mask(pending) if is_quoted else pending)
-    _note(starts, at + first, n_rows)
-    longest = max(longest, int(length.max(initial=0)))
-    return LineIndex((*starts, at + len(pending)), n_rows + first.size, longest, is_quoted)
+    yield _Piece(at, pending, *_lines(_mask(pending) if is_quoted else pending))
 
 
 def check_length(name: str, n_bytes: int) -> None:
@@ -90,10 +128,6 @@ def check_length(name: str, n_bytes: int) -> None:
             f"{name}: got a line of {n_bytes} bytes, expected text in lines of at most {LONGEST_LINE}; "
             "look for a quote that is not closed"
         )
-
-
-def _note(starts: list[int], first: NDArray[np.int64], n_before: int) -> None:
-    starts.extend(first[(-n_before) % WINDOW_ROWS :: WINDOW_ROWS].tolist())
 
 
 def _mask(text: bytes) -> bytes:
@@ -112,3 +146,14 @@ def _lines(text: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     first = np.concatenate(([0], ends[:-1] + 1)) if ends.size else ends
     length = ends - first
     return first[length > 0], length[length > 0]
+
+
+def _n_ends(text: bytes) -> int:
+    """Line ends of any kind, those inside quotes too."""
+    codes = np.frombuffer(text, np.uint8)
+    is_lf = codes == _LF
+    n_ends = np.count_nonzero(is_lf)
+    if b"\r" in text:
+        is_cr = codes == _CR
+        n_ends += np.count_nonzero(is_cr) - np.count_nonzero(is_cr[:-1] & is_lf[1:])
+    return int(n_ends)
