@@ -19,6 +19,7 @@ from kpca_stream.model import load_basis
 from kpca_stream.pipeline import fit_config, score_config, verify_store
 from kpca_stream.refit_results import Drift, RefitResult
 from kpca_stream.refitting.decision import Circumstances, decide
+from kpca_stream.refitting.stores import Stores
 from kpca_stream.storage.basis import Basis, open_basis
 from kpca_stream.storage.lock import locked
 from kpca_stream.storage.trained import File, Landed, Trained
@@ -571,6 +572,18 @@ def test_stores_of_refits_do_not_pile_up(method: str, tmp_path: Path) -> None:
     warm = "added" if method == "nystrom" else "continued"
     assert kinds(results) == ["fresh", warm, warm]
     assert not list(tmp_path.glob("*.refit"))
+
+
+def test_a_refit_leaves_those_of_other_models_alone(tmp_path: Path) -> None:
+    """A re-fit that ends touches nothing of another model's, which is under way beside the same run's store."""
+    landed(tmp_path)
+    config, other = model(tmp_path), model(tmp_path, name="other")
+    refit(other)
+    with Stores.of(config).opened("begun", "fresh", silent()) as store:
+        before = contents(store.path)
+        assert before
+        assert refit(other).action == "none"
+        assert contents(store.path) == before
 
 
 def test_a_promoted_version_is_reported(tmp_path: Path) -> None:
