@@ -344,6 +344,25 @@ def test_poisoned_week_is_refused(method: str, poison: Callable[[Array], Array],
     assert (registry(tmp_path).resolve(), score_config(config, silent()).version) == (1, 1)
 
 
+def test_files_of_few_rows_are_judged_together(tmp_path: Path) -> None:
+    """A novel row that is a file of its own is chance, many of them are not."""
+    landed(tmp_path)
+    config = model(tmp_path)
+    refit(config)
+    rows = week(78, 120)
+    rows[7] *= 3
+    assert np.flatnonzero(load_basis(registry(tmp_path).basis_path(1)).score(rows).novelty).tolist() == [7]
+    for number, row in enumerate(rows, start=4):
+        land(tmp_path, number, row[None])
+    found = refit(config)
+    assert found.action == "promoted", found.reason
+    for number, row in enumerate(week(79, 120), start=200):
+        land(tmp_path, number, row[None] + 5.0)
+    found = refit(config)
+    assert (found.action, found.champion) == ("refused", 2), found
+    assert "max_novelty: got 1 of all new rows" in found.reason
+
+
 def test_refused_candidate_is_judged_again_without_a_fit(tmp_path: Path) -> None:
     """The next call finds the candidate and refuses it again; one with a wider gate promotes it."""
     landed(tmp_path)

@@ -233,13 +233,13 @@ class _Refit:
         return newness, [drift for drift in (newness.drift, written) if drift is not None]
 
     def _way(self, decision: Decision) -> Way:
-        ratios = [drift.residual_ratio for drift in decision.drifts if drift.source == "new rows"]
+        found = decision.drift_of_new_rows
         return way_of(
             self.champion,
             self.landed,
             same_settings=self.before is not None and self.before.settings == self.trained.settings,
             residual_limit=self.config.refit.when.residual_ratio,
-            residual_ratio=ratios[0] if ratios else None,
+            residual_ratio=None if found is None else found.residual_ratio,
         )
 
     def _made(self, decision: Decision, told: list[str]) -> Published:

@@ -14,10 +14,10 @@ from kpca_stream.aligning import sample_of
 from kpca_stream.approximation import drawn_rows
 from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.errors import DataError
-from kpca_stream.numerics.columns import Columns
+from kpca_stream.numerics.columns import LEAST_ROWS, Columns
 from kpca_stream.numerics.drift import drift, residual_trace_share
 from kpca_stream.numerics.features import FeatureMap
-from kpca_stream.refit_results import Drift, NewFile
+from kpca_stream.refit_results import NEW_ROWS, Drift, NewFile
 from kpca_stream.stages.scoring import Scores, score_rows
 from kpca_stream.storage.basis import Basis
 from kpca_stream.storage.located import is_folder
@@ -84,10 +84,10 @@ def of_new_rows(basis: Basis, source: Source, landed: Landed, reporter: Reporter
     files, end = [], 0
     for file, sample in zip(landed.new, samples, strict=True):
         start, end = end, end + len(sample.X)
-        rate = _rate(scores.novelty[start:end])
+        rate = _rate(scores.novelty[start:end]) if len(sample.X) >= LEAST_ROWS else None
         ratios = None if columns is None else columns.ratios(sample.X)
         files.append(_file(NewFile(name=file.name, n_rows=sample.n_read, novelty=rate), source, ratios))
-    return replace(read, drift=_drift(basis, "new rows", scores, share), files=tuple(files))
+    return replace(read, drift=_drift(basis, NEW_ROWS, scores, share), files=tuple(files))
 
 
 def _file(file: NewFile, source: Source, ratios: Array | None) -> NewFile:
