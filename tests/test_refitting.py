@@ -16,8 +16,10 @@ from kpca_stream.cli.render import render
 from kpca_stream.config import When
 from kpca_stream.errors import BusyError, ConfigError, DataError
 from kpca_stream.model import load_basis
+from kpca_stream.numerics.drift import drift as distances
 from kpca_stream.pipeline import fit_config, score_config, verify_store
 from kpca_stream.refit_results import Drift, RefitResult
+from kpca_stream.refitting import newness
 from kpca_stream.refitting.decision import Circumstances, decide
 from kpca_stream.refitting.stores import Stores
 from kpca_stream.storage.basis import Basis, open_basis
@@ -152,6 +154,25 @@ def test_drift_without_other_rows_is_told_only(tmp_path: Path) -> None:
     assert [drift.source for drift in found.decision.drifts] == ["scores"]
     assert found.decision.drifts[0].n_rows == WEEK_ROWS
     assert "though drift" in found.reason
+
+
+def test_drift_is_told_from_an_even_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more rows are held than asked, each as far from the next, however small files and parts are."""
+    landed(tmp_path)
+    np.save(tmp_path / "new.npy", week(7, 50))
+    score = {"input": {"path": str(tmp_path / "new.npy"), "part_rows": 7}, "output": str(tmp_path / "scores")}
+    config = model(tmp_path, score=score)
+    refit(config)
+    score_config(config, silent())
+    for number, row in enumerate(week(8, 50), start=4):
+        land(tmp_path, number, row[None])
+    monkeypatch.setattr(newness, "drawn_rows", lambda _: 10)
+    drifts = refit(config, dry_run=True).decision.drifts
+    assert {drift.source: drift.n_rows for drift in drifts} == {"new rows": 10, "scores": 10}
+    basis, chosen = basis_of(tmp_path, 1), week(8, 50)[::5]
+    scores = load_basis(registry(tmp_path).basis_path(1)).score(chosen)
+    expected = distances(basis.thresholds, scores.reconstruction_error, scores.hotelling_t2, n_training=800)
+    assert drifts[0].drift == pytest.approx(expected.distance)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -594,7 +615,7 @@ def test_stores_of_refits_do_not_pile_up(method: str, tmp_path: Path) -> None:
 
 
 def test_a_refit_leaves_those_of_other_models_alone(tmp_path: Path) -> None:
-    """A re-fit that ends touches nothing of another model's, which is under way beside the same run's store."""
+    """A re-fit that ends touches nothing of another model's that is under way beside the same run's store."""
     landed(tmp_path)
     config, other = model(tmp_path), model(tmp_path, name="other")
     refit(other)

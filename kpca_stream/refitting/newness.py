@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -50,7 +51,7 @@ class _Sampled(NamedTuple):
 
 
 def of_new_rows(basis: Basis, source: Source, landed: Landed, reporter: Reporter) -> Newness:
-    """New rows scored against the champion: each new file is read once, an even choice of its rows kept.
+    """New rows scored against the champion: each new file is read once, an even choice of all rows kept.
 
     Parameters
     ----------
@@ -63,7 +64,11 @@ def of_new_rows(basis: Basis, source: Source, landed: Landed, reporter: Reporter
     reporter : Reporter
     """
     every = max(1, -(-landed.n_new // drawn_rows(source.n_features)))
-    calls = [passes.Call(_sample_of, (source.part(file.start, file.stop), every)) for file in landed.new]
+    firsts = np.cumsum([0, *(file.stop - file.start for file in landed.new)]).tolist()
+    calls = [
+        passes.Call(_sample_of, (source.part(file.start, file.stop), every, first))
+        for file, first in zip(landed.new, firsts, strict=False)
+    ]
     samples: list[_Sampled] = []
 
     def fold(_: int, found: _Sampled | DataError) -> None:
@@ -115,20 +120,26 @@ def of_scores(basis: Basis, folder: Location, model: str, version: int) -> Drift
 
 def _chosen(parts: list[ScorePart], name: str, every: int) -> Array:
     """Every so many values of a column of scores."""
-    return np.concatenate([values[name][::every] for part in parts for values in part.batches([name])])
+    columns = (values[name] for part in parts for values in part.batches([name]))
+    return np.concatenate(list(_evenly(columns, every)))
 
 
-def _sample_of(source: Source, every: int) -> _Sampled | DataError:
-    """The task: read one file, keep every so many of its rows."""
-    kept, at = [np.empty((0, source.n_features))], 0
+def _sample_of(source: Source, every: int, first: int) -> _Sampled | DataError:
+    """The task: read one file, whose first row is number `first` of all new ones, keep every so many."""
+    kept = [np.empty((0, source.n_features))]
     try:
-        for block in source.blocks(0, source.n_samples):
-            X = block[-at % every :: every]
-            kept.append(X[np.isfinite(X).all(axis=1)])
-            at += len(block)
+        chosen = _evenly(source.blocks(0, source.n_samples), every, first)
+        kept.extend(X[np.isfinite(X).all(axis=1)] for X in chosen)
     except DataError as error:
         return error
-    return _Sampled(np.concatenate(kept), at)
+    return _Sampled(np.concatenate(kept), source.n_samples)
+
+
+def _evenly(blocks: Iterable[Array], every: int, first: int = 0) -> Iterator[Array]:
+    """Rows of blocks whose numbers, from `first` on over all of them, `every` divides."""
+    for block in blocks:
+        yield block[-first % every :: every]
+        first += len(block)
 
 
 def _features(basis: Basis) -> FeatureMap:

@@ -1,4 +1,4 @@
-"""Where runs of a model's re-fits lie while they are under way: beside a fit's store, and its tiles' place."""
+"""Where a model's re-fits lie while they are under way: beside a fit's store, and beside its tiles' place."""
 
 from __future__ import annotations
 
