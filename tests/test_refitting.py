@@ -141,11 +141,12 @@ def test_drift_of_few_rows_may_be_chance() -> None:
     assert "may be chance" in found.reason
 
 
-def test_drift_without_other_rows_is_told_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["parquet", "zarr"])
+def test_drift_without_other_rows_is_told_only(form: str, tmp_path: Path) -> None:
     """Scores that drifted are told, but no re-fit is due where there are no other rows to train on."""
     landed(tmp_path)
     np.save(tmp_path / "new.npy", week(7) + 2.0)
-    score = {"input": {"path": str(tmp_path / "new.npy")}, "output": str(tmp_path / "scores")}
+    score = {"input": {"path": str(tmp_path / "new.npy")}, "output": str(tmp_path / "scores"), "format": form}
     config = model(tmp_path, score=score, when={"drift": 0.2})
     refit(config)
     score_config(config, silent())

@@ -29,6 +29,7 @@ from kpca_stream.reporting import check_packages, make_report
 from kpca_stream.storage.lock import locked
 from kpca_stream.storage.registry import CHAMPION, Registry
 from kpca_stream.storage.retention import Retention, collect
+from kpca_stream.storage.score_chunks import written_parts
 from kpca_stream.storage.source import Source
 from kpca_stream.storage.trained import Landed, Trained
 from kpca_stream.telemetry import Reporter
@@ -229,7 +230,8 @@ class _Refit:
             newness = of_new_rows(basis, self.source, self.landed, self.reporter)
         written = None
         if score is not None:
-            written = of_scores(basis, located(score.output), self.config.name, self.champion.version)
+            parts = written_parts(located(score.output), score.format, self.config.name)
+            written = of_scores(basis, self.champion.version, parts)
         return newness, [drift for drift in (newness.drift, written) if drift is not None]
 
     def _way(self, decision: Decision) -> Way:

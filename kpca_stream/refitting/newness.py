@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpca_stream import passes
-from kpca_stream.addresses import Location
 from kpca_stream.aligning import sample_of
 from kpca_stream.approximation import drawn_rows
 from kpca_stream.cluster import single_threaded_blas
@@ -21,9 +20,9 @@ from kpca_stream.numerics.features import FeatureMap
 from kpca_stream.refit_results import NEW_ROWS, Drift, NewFile
 from kpca_stream.stages.scoring import Scores, score_rows
 from kpca_stream.storage.basis import Basis
-from kpca_stream.storage.located import is_folder
 from kpca_stream.storage.rows import ArrayRows
-from kpca_stream.storage.score_parts import ScorePart, score_parts
+from kpca_stream.storage.score_chunks import ZarrPart
+from kpca_stream.storage.score_parts import ScorePart
 from kpca_stream.storage.source import Source
 from kpca_stream.storage.trained import Landed
 from kpca_stream.telemetry import Reporter
@@ -102,13 +101,12 @@ def _file(file: NewFile, source: Source, ratios: Array | None) -> NewFile:
     return replace(file, column=source.columns[worst], column_ratio=float(ratios[worst]))
 
 
-def of_scores(basis: Basis, folder: Location, model: str, version: int) -> Drift | None:
-    """What the scores that were written by this version tell; None where there are none.
+def of_scores(basis: Basis, version: int, written: Sequence[ScorePart | ZarrPart]) -> Drift | None:
+    """What those of the written scores that are by this version tell; None where there are none.
 
     An even choice of their rows is held, no more than of new rows.
     """
-    found = score_parts(folder, model) if is_folder(folder) else []
-    parts = [part for part in found if part.version == version]
+    parts = [part for part in written if part.version == version]
     n_rows = sum(part.n_rows for part in parts)
     if not n_rows:
         return None
@@ -118,7 +116,7 @@ def of_scores(basis: Basis, folder: Location, model: str, version: int) -> Drift
     return _drift(basis, "scores", Scores(np.empty((len(t2), 0)), known, t2, novel.astype(bool)), None)
 
 
-def _chosen(parts: list[ScorePart], name: str, every: int) -> Array:
+def _chosen(parts: Sequence[ScorePart | ZarrPart], name: str, every: int) -> Array:
     """Every so many values of a column of scores."""
     columns = (values[name] for part in parts for values in part.batches([name]))
     return np.concatenate(list(_evenly(columns, every)))
