@@ -209,6 +209,44 @@ def test_other_settings_make_a_refit_due(tmp_path: Path) -> None:
     assert basis_of(tmp_path, 2).n_components == 4
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_another_function_under_its_name_makes_a_refit_due(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel of one's own that gives other values is fitted to all rows, and not compared with before."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = f"moving_{method}"
+    (tmp_path / f"{name}.py").write_text(MOVING)
+    landed(tmp_path)
+    changes = {"kernel": {"name": f"{name}:near", "gamma": None}}
+    config = model(tmp_path, method, **changes)
+    results = [refit(config), refit(config)]
+    for number, gamma in ((None, 0.024), (4, 0.2)):
+        monkeypatch.setattr(f"{name}.GAMMA", gamma)
+        if number is not None:
+            land(tmp_path, number, week(number))
+        found = refit(config)
+        assert "function gives other values" in found.reason
+        assert found.comparison is None
+        results += [found, refit(config)]
+    other = {"models__path": str(tmp_path / "other"), "gram__path": str(tmp_path / "other.zarr")}
+    alone = fit_config(model(tmp_path, method, **changes, **other), silent())
+    np.testing.assert_allclose(basis_of(tmp_path, 3).eigenvalues, alone.eigenvalues, rtol=1e-7)
+    land(tmp_path, 5, week(5))
+    warm = "added" if method == "nystrom" else "continued"
+    assert kinds([*results, refit(config)]) == ["fresh", "none"] * 3 + [warm]
+
+
+MOVING = """import numpy as np
+
+GAMMA = 0.02
+
+
+def near(X, Y):
+    return np.exp(-GAMMA * ((X[:, None] - Y[None]) ** 2).sum(axis=-1))
+"""
+
+
 def test_goes_on_from_a_plain_fit(tmp_path: Path) -> None:
     """A version that the command fit published is known by its files like any other."""
     landed(tmp_path)

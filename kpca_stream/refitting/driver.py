@@ -27,6 +27,7 @@ from kpca_stream.refitting.publishing import Published, publish
 from kpca_stream.refitting.stores import Stores
 from kpca_stream.reporting import check_packages, make_report
 from kpca_stream.storage.lock import locked
+from kpca_stream.storage.own_function import changed_function
 from kpca_stream.storage.registry import CHAMPION, Registry
 from kpca_stream.storage.retention import Retention, collect
 from kpca_stream.storage.score_chunks import written_parts
@@ -132,6 +133,7 @@ class _Refit:
     def name(self) -> str:
         """Of what a re-fit would give: another one where files, settings or the champion are others."""
         facts = [self.trained.as_json(), self.manifest.get("fit"), self.config.refit.align]
+        facts.append(self.champion and self.champion.changed_function)
         return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     @property
@@ -203,6 +205,7 @@ class _Refit:
             n_rows=self.trained.n_rows,
             settings=self.trained.settings,
             age_seconds=age_of(self.manifest, time.time()),
+            is_of_function=self.champion is None or self.champion.changed_function is None,
             drifts=drifts,
             new_files=newness.files,
             rows_read=newness.rows_read,
@@ -222,7 +225,7 @@ class _Refit:
         return None
 
     def _newness(self) -> tuple[Newness, list[Drift]]:
-        if self.champion is None or self.champion.basis.columns != self.source.columns:
+        if self.champion is None or not self.champion.is_comparable(self.source.columns):
             return Newness(), []
         basis, score = self.champion.basis, self.config.score
         newness = Newness()
@@ -309,4 +312,9 @@ def _champion(registry: Registry) -> tuple[Champion | None, dict[str, Any]]:
         return None, {}
     version, manifest, basis = registry.opened()
     refit = manifest.get("refit") or {"cold_passes": manifest.get("summary", {}).get("n_passes")}
-    return Champion(version=version, basis=basis, cold_passes=refit.get("cold_passes")), manifest
+    return Champion(
+        version=version,
+        basis=basis,
+        cold_passes=refit.get("cold_passes"),
+        changed_function=changed_function(basis),
+    ), manifest
