@@ -17,7 +17,6 @@ from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.packages import package_versions
 from kpca_stream.report.canvas import check_packages
 from kpca_stream.report.collect import Reference, collect
-from kpca_stream.report.drift import rows_of_thresholds
 from kpca_stream.report.subject import Subject
 from kpca_stream.report.writing import page_of, write_page
 from kpca_stream.results import ReportSummary
@@ -96,7 +95,7 @@ def _references(registry: Registry, versions: Iterable[int]) -> dict[int, Refere
     """Of the versions that are still there."""
     there = set(registry.versions()).intersection(versions)
     bases = {version: open_basis(registry.basis_path(version)) for version in there}
-    return {version: (basis.thresholds, rows_of_thresholds(basis)) for version, basis in bases.items()}
+    return {version: (basis.thresholds, basis.rows_of_thresholds) for version, basis in bases.items()}
 
 
 def _training(basis: Basis) -> Callable[[], Iterable[tuple[Array, Array]]]:

@@ -14,9 +14,9 @@ from kpca_stream.aligning import sample_of
 from kpca_stream.approximation import drawn_rows
 from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.errors import DataError
+from kpca_stream.joining import features_of
 from kpca_stream.numerics.columns import LEAST_ROWS, Columns
 from kpca_stream.numerics.drift import drift, residual_trace_share
-from kpca_stream.numerics.features import FeatureMap
 from kpca_stream.refit_results import NEW_ROWS, Drift, NewFile
 from kpca_stream.stages.scoring import Scores, score_rows
 from kpca_stream.storage.basis import Basis
@@ -83,7 +83,7 @@ def of_new_rows(basis: Basis, source: Source, landed: Landed, reporter: Reporter
         if not len(X):
             return read
         scores = score_rows(basis, ArrayRows(X))
-        share = None if basis.accumulated is None else residual_trace_share(_features(basis), X)
+        share = None if basis.accumulated is None else residual_trace_share(features_of(basis), X)
     columns = Columns.of(sample_of(basis, drawn_rows(source.n_features)).load())
     files, end = [], 0
     for file, sample in zip(landed.new, samples, strict=True):
@@ -140,18 +140,12 @@ def _evenly(blocks: Iterable[Array], every: int, first: int = 0) -> Iterator[Arr
         first += len(block)
 
 
-def _features(basis: Basis) -> FeatureMap:
-    if basis.rows is None:
-        raise DataError("a precomputed kernel has no rows to compare others with; fit all of it anew")
-    return FeatureMap.of(basis.kernel, basis.rows.load(), np.dtype(basis.precision))
-
-
 def _drift(basis: Basis, source: str, scores: Scores, share: float | None) -> Drift:
     found = drift(
         basis.thresholds,
         scores.reconstruction_error,
         scores.hotelling_t2,
-        n_training=basis.total_weight if basis.accumulated is None else basis.accumulated.sample.shape[0],
+        n_training=basis.rows_of_thresholds,
         residual_trace_share=share,
     )
     before = basis.facts.get("chosen_residual_share", basis.facts.get("residual_trace_share"))
