@@ -21,6 +21,7 @@ from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.pipeline import fit_config, score_config
 from kpca_stream.results import ScoreSummary
 from kpca_stream.scorer import Scorer, looking
+from kpca_stream.storage import objects
 from kpca_stream.storage.ledger import Entry, Ledger
 from kpca_stream.telemetry import silent
 from tests.disturb import write_yaml
@@ -378,6 +379,16 @@ def test_a_damaged_entry_is_named(folder: Path) -> None:
         entry.write_text(content)
         with pytest.raises(DataError, match=rf"{entry.name} is damaged .* remove it"):
             score(folder)
+
+
+def test_what_could_not_be_read_again_is_not_entered(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file in too many parts for an entry is an error that says what to do, and nothing is entered."""
+    np.save(folder / "in" / "a.npy", X[:30])
+    monkeypatch.setattr(objects, "MOST_SMALL_BYTES", 4000)
+    with pytest.raises(DataError, match=r"expected at most 4,000; a\.npy is in 30 parts: .*part_rows"):
+        score(folder, {"score.input.part_rows": 1})
+    assert score(folder).rows_written == 30
+    check(folder, {"a.npy": X[:30]})
 
 
 def test_zarr_holds_scores_in_the_order_of_rows(folder: Path) -> None:
