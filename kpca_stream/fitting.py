@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from kpca_stream.stages.sweep import Sweep
 from kpca_stream.stages.symmetry import check_symmetry
 from kpca_stream.storage.basis import Basis
 from kpca_stream.storage.layout import RunStore
+from kpca_stream.storage.own_function import with_function_values
 from kpca_stream.storage.source import Source
 from kpca_stream.telemetry import Reporter, silent
 
@@ -141,8 +142,11 @@ def fit(
             store.claim(identity(plan, kernel, looked))
         if plan.method == "nystrom":
             found = approximate(plan, kernel, looked, store, reporter, weights=weights)
-            return Fit.approximate(found, plan, looked)
-        return Fit.exact(ExactFit(plan, kernel, looked, store, reporter, previous).solution(), plan, looked)
+            made = Fit.approximate(found, plan, looked)
+        else:
+            solution = ExactFit(plan, kernel, looked, store, reporter, previous).solution()
+            made = Fit.exact(solution, plan, looked)
+        return replace(made, basis=with_function_values(made.basis))
 
 
 def _kernel(settings: FitSettings, plan: FitPlan, looked: Sweep) -> Kernel:

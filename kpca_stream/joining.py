@@ -83,7 +83,7 @@ def added(
             weights=weights,
             progress=None if store is None else reporter.step("rows"),
         )
-        features = _features(basis)
+        features = features_of(basis)
         row_pass = RowPass(
             looked.rows,
             looked.weights,
@@ -132,7 +132,7 @@ def merged(bases: Sequence[Basis], names: Sequence[str], settings: FitSettings) 
         totals = [part.total for part in parts]
         n_drawn = drawn_rows(len(first.columns))
         drawn = _joined([_drawn(part) for part in parts], totals, n_drawn, settings.seed)
-        found = _rebuilt(first, _features(first), statistics, drawn, settings)
+        found = _rebuilt(first, features_of(first), statistics, drawn, settings)
     facts = [basis.facts for basis in bases]
     return replace(
         found,
@@ -161,7 +161,8 @@ def _rebuilt(
     return replace(made.basis, facts={**basis.facts, **made.basis.facts, "certificates": [certificate]})
 
 
-def _features(basis: Basis) -> FeatureMap:
+def features_of(basis: Basis) -> FeatureMap:
+    """The feature map of a basis's landmarks; a DataError where it keeps no rows."""
     if basis.rows is None:
         raise DataError("a precomputed kernel has no rows to compare others with; fit all of it anew")
     return FeatureMap.of(basis.kernel, basis.rows.load(), np.dtype(basis.precision))

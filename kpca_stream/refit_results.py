@@ -7,6 +7,8 @@ from typing import Literal
 
 Action = Literal["none", "promoted", "refused", "planned"]
 
+NEW_ROWS = "new rows"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Trigger:
@@ -47,7 +49,7 @@ class NewFile:
     name: str
     n_rows: int
     novelty: float | None
-    """Share of its rows that pass a threshold."""
+    """Share of its rows that pass a threshold; None where they are fewer than 30."""
     column: str | None = None
     """The one that fits the others worst, compared with the champion's rows."""
     column_ratio: float | None = None
@@ -74,6 +76,11 @@ class Decision:
     new_files: tuple[NewFile, ...]
     rows_read: int
     bytes_read: int
+
+    @property
+    def drift_of_new_rows(self) -> Drift | None:
+        """That of all new rows together; None where there are none."""
+        return next((drift for drift in self.drifts if drift.source == NEW_ROWS), None)
 
 
 @dataclass(frozen=True, kw_only=True)

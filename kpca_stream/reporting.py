@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,13 @@ from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.packages import package_versions
 from kpca_stream.report.canvas import check_packages
 from kpca_stream.report.collect import Reference, collect
-from kpca_stream.report.drift import rows_of_thresholds
 from kpca_stream.report.subject import Subject
 from kpca_stream.report.writing import page_of, write_page
 from kpca_stream.results import ReportSummary
 from kpca_stream.stages.scoring import training_scores
 from kpca_stream.storage.basis import Basis, open_basis
-from kpca_stream.storage.located import is_folder
 from kpca_stream.storage.registry import Registry
-from kpca_stream.storage.score_chunks import ZarrPart, zarr_parts
-from kpca_stream.storage.score_parts import ScorePart, score_parts
+from kpca_stream.storage.score_chunks import written_parts
 from kpca_stream.telemetry import Reporter
 
 __all__ = ["check_packages", "make_report"]
@@ -52,7 +49,8 @@ def make_report(config: Config, reporter: Reporter) -> ReportSummary:
     asked = config.report or Report()
     registry = Registry.of(config.models.path, config.name)
     version, manifest, basis = registry.opened()
-    parts = _parts(config)
+    score = config.score
+    parts = () if score is None else written_parts(located(score.output), score.format, config.name)
     subject = Subject(
         name=config.name,
         version=version,
@@ -66,7 +64,7 @@ def make_report(config: Config, reporter: Reporter) -> ReportSummary:
             _references(registry, {part.version for part in parts}),
             reporter.step("report"),
         ),
-        scores=None if config.score is None else config.score.output,
+        scores=None if score is None else score.output,
         packages=package_versions(),
         made=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
     )
@@ -93,20 +91,11 @@ def _manifests(registry: Registry) -> dict[int, dict[str, Any]]:
     return found
 
 
-def _parts(config: Config) -> Sequence[ScorePart | ZarrPart]:
-    """Those of the model; none where nothing is scored, or not yet."""
-    if config.score is None or not is_folder(output := located(config.score.output)):
-        return ()
-    if config.score.format == "zarr" and isinstance(output, Path):
-        return zarr_parts(output / "scores.zarr")
-    return score_parts(output, config.name)
-
-
 def _references(registry: Registry, versions: Iterable[int]) -> dict[int, Reference]:
     """Of the versions that are still there."""
     there = set(registry.versions()).intersection(versions)
     bases = {version: open_basis(registry.basis_path(version)) for version in there}
-    return {version: (basis.thresholds, rows_of_thresholds(basis)) for version, basis in bases.items()}
+    return {version: (basis.thresholds, basis.rows_of_thresholds) for version, basis in bases.items()}
 
 
 def _training(basis: Basis) -> Callable[[], Iterable[tuple[Array, Array]]]:

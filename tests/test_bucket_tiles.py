@@ -142,7 +142,7 @@ def test_a_refit_leaves_no_tiles(folder: Path, bucket: str, monkeypatch: pytest.
     promote = Registry.promote
 
     def looked(registry: Registry, version: int, **more: Any) -> Any:
-        seen.append(len(held(f"{bucket}/g.zarr.refit")))
+        seen.append(len(held(f"{bucket}/g.zarr.rows.refit")))
         return promote(registry, version, **more)
 
     monkeypatch.setattr(Registry, "promote", looked)

@@ -71,11 +71,11 @@ def begun(folder: Path) -> bool:
 
 
 def stored(folder: Path) -> bool:
-    return any(folder.glob("gram.zarr.refit/*/*.zarr/zarr.json"))
+    return any(folder.glob("gram.zarr.rows.refit/*/*.zarr/zarr.json"))
 
 
 def under_way(folder: Path) -> bool:
-    return any(sum(folded(store)) > 4 for store in folder.glob("gram.zarr.refit/*/*.zarr"))
+    return any(sum(folded(store)) > 4 for store in folder.glob("gram.zarr.rows.refit/*/*.zarr"))
 
 
 def publishing(folder: Path) -> bool:
@@ -116,7 +116,7 @@ def test_killed_at_ten_moments(method: str, tmp_path: Path) -> None:
             assert found.action == ("promoted" if left.version == 1 else "none")
             assert found.champion == registry(folder).resolve() == 2
             assert contents(registry(folder).basis_path(2)) == bits
-            assert not list(folder.glob("gram.zarr.refit"))
+            assert not list(folder.glob("gram.zarr.rows.refit"))
             shutil.rmtree(folder)
     assert (1, False, True) in ends
     assert len(set(ends)) >= 2, ends

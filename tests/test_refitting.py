@@ -17,11 +17,13 @@ from kpca_stream.cli.render import render
 from kpca_stream.config import When
 from kpca_stream.errors import BusyError, ConfigError, DataError
 from kpca_stream.model import load_basis
+from kpca_stream.numerics.drift import drift as distances
 from kpca_stream.pipeline import fit_config, score_config, verify_store
 from kpca_stream.refit_results import Drift, RefitResult
-from kpca_stream.refitting import driver
+from kpca_stream.refitting import driver, newness
 from kpca_stream.refitting.decision import Circumstances, decide
 from kpca_stream.refitting.publishing import Published
+from kpca_stream.refitting.stores import Stores
 from kpca_stream.storage.basis import Basis, open_basis
 from kpca_stream.storage.lock import locked
 from kpca_stream.storage.trained import File, Landed, Trained
@@ -141,11 +143,12 @@ def test_drift_of_few_rows_may_be_chance() -> None:
     assert "may be chance" in found.reason
 
 
-def test_drift_without_other_rows_is_told_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["parquet", "zarr"])
+def test_drift_without_other_rows_is_told_only(form: str, tmp_path: Path) -> None:
     """Scores that drifted are told, but no re-fit is due where there are no other rows to train on."""
     landed(tmp_path)
     np.save(tmp_path / "new.npy", week(7) + 2.0)
-    score = {"input": {"path": str(tmp_path / "new.npy")}, "output": str(tmp_path / "scores")}
+    score = {"input": {"path": str(tmp_path / "new.npy")}, "output": str(tmp_path / "scores"), "format": form}
     config = model(tmp_path, score=score, when={"drift": 0.2})
     refit(config)
     score_config(config, silent())
@@ -154,6 +157,25 @@ def test_drift_without_other_rows_is_told_only(tmp_path: Path) -> None:
     assert [drift.source for drift in found.decision.drifts] == ["scores"]
     assert found.decision.drifts[0].n_rows == WEEK_ROWS
     assert "though drift" in found.reason
+
+
+def test_drift_is_told_from_an_even_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more rows are held than asked, each as far from the next, however small files and parts are."""
+    landed(tmp_path)
+    np.save(tmp_path / "new.npy", week(7, 50))
+    score = {"input": {"path": str(tmp_path / "new.npy"), "part_rows": 7}, "output": str(tmp_path / "scores")}
+    config = model(tmp_path, score=score)
+    refit(config)
+    score_config(config, silent())
+    for number, row in enumerate(week(8, 50), start=4):
+        land(tmp_path, number, row[None])
+    monkeypatch.setattr(newness, "drawn_rows", lambda _: 10)
+    drifts = refit(config, dry_run=True).decision.drifts
+    assert {drift.source: drift.n_rows for drift in drifts} == {"new rows": 10, "scores": 10}
+    basis, chosen = basis_of(tmp_path, 1), week(8, 50)[::5]
+    scores = load_basis(registry(tmp_path).basis_path(1)).score(chosen)
+    expected = distances(basis.thresholds, scores.reconstruction_error, scores.hotelling_t2, n_training=800)
+    assert drifts[0].drift == pytest.approx(expected.distance)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -187,6 +209,44 @@ def test_other_settings_make_a_refit_due(tmp_path: Path) -> None:
     found = refit(model(tmp_path, solver__n_components=4))
     assert (found.action, found.fitted and found.fitted.kind) == ("promoted", "fresh")
     assert basis_of(tmp_path, 2).n_components == 4
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_another_function_under_its_name_makes_a_refit_due(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel of one's own that gives other values is fitted to all rows, and not compared with before."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = f"moving_{method}"
+    (tmp_path / f"{name}.py").write_text(MOVING)
+    landed(tmp_path)
+    changes = {"kernel": {"name": f"{name}:near", "gamma": None}}
+    config = model(tmp_path, method, **changes)
+    results = [refit(config), refit(config)]
+    for number, gamma in ((None, 0.024), (4, 0.2)):
+        monkeypatch.setattr(f"{name}.GAMMA", gamma)
+        if number is not None:
+            land(tmp_path, number, week(number))
+        found = refit(config)
+        assert "function gives other values" in found.reason
+        assert found.comparison is None
+        results += [found, refit(config)]
+    other = {"models__path": str(tmp_path / "other"), "gram__path": str(tmp_path / "other.zarr")}
+    alone = fit_config(model(tmp_path, method, **changes, **other), silent())
+    np.testing.assert_allclose(basis_of(tmp_path, 3).eigenvalues, alone.eigenvalues, rtol=1e-7)
+    land(tmp_path, 5, week(5))
+    warm = "added" if method == "nystrom" else "continued"
+    assert kinds([*results, refit(config)]) == ["fresh", "none"] * 3 + [warm]
+
+
+MOVING = """import numpy as np
+
+GAMMA = 0.02
+
+
+def near(X, Y):
+    return np.exp(-GAMMA * ((X[:, None] - Y[None]) ** 2).sum(axis=-1))
+"""
 
 
 def test_goes_on_from_a_plain_fit(tmp_path: Path) -> None:
@@ -344,6 +404,25 @@ def test_poisoned_week_is_refused(method: str, poison: Callable[[Array], Array],
     assert "week-05.npy" in found.reason
     assert registry(tmp_path).manifest(2)["refused"] in found.reason
     assert (registry(tmp_path).resolve(), score_config(config, silent()).version) == (1, 1)
+
+
+def test_files_of_few_rows_are_judged_together(tmp_path: Path) -> None:
+    """A novel row that is a file of its own is chance, many of them are not."""
+    landed(tmp_path)
+    config = model(tmp_path)
+    refit(config)
+    rows = week(78, 120)
+    rows[7] *= 3
+    assert np.flatnonzero(load_basis(registry(tmp_path).basis_path(1)).score(rows).novelty).tolist() == [7]
+    for number, row in enumerate(rows, start=4):
+        land(tmp_path, number, row[None])
+    found = refit(config)
+    assert found.action == "promoted", found.reason
+    for number, row in enumerate(week(79, 120), start=200):
+        land(tmp_path, number, row[None] + 5.0)
+    found = refit(config)
+    assert (found.action, found.champion) == ("refused", 2), found
+    assert "max_novelty: got 1 of all new rows" in found.reason
 
 
 def test_refused_candidate_is_judged_again_without_a_fit(tmp_path: Path) -> None:
@@ -607,6 +686,18 @@ def test_stores_of_refits_do_not_pile_up(method: str, tmp_path: Path) -> None:
     warm = "added" if method == "nystrom" else "continued"
     assert kinds(results) == ["fresh", warm, warm]
     assert not list(tmp_path.glob("*.refit"))
+
+
+def test_a_refit_leaves_those_of_other_models_alone(tmp_path: Path) -> None:
+    """A re-fit that ends touches nothing of another model's that is under way beside the same run's store."""
+    landed(tmp_path)
+    config, other = model(tmp_path), model(tmp_path, name="other")
+    refit(other)
+    with Stores.of(config).opened("begun", "fresh", silent()) as store:
+        before = contents(store.path)
+        assert before
+        assert refit(other).action == "none"
+        assert contents(store.path) == before
 
 
 def test_a_promoted_version_is_reported(tmp_path: Path) -> None:

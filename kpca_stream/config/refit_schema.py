@@ -89,7 +89,9 @@ class Gate(Section):
     max_angle: Annotated[float, Field(gt=0, le=90)] | None = None
     """Largest principal angle to the champion's components, in degrees."""
     max_novelty: Share | None = 0.5
-    """Share of the rows of any new file that are novel to the champion."""
+    """Share of the rows of any new file, and of all new rows, that are novel to the champion.
+
+    A file of fewer than 30 rows counts among all only: a share of few rows is chance."""
     max_column_ratio: Ratio | None = 20.0
     """How much worse than in the champion's rows a column of any new file may fit the others.
 

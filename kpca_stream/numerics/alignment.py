@@ -96,7 +96,7 @@ def align(
         ``rotation``: sign and order of components, and their rotation inside a cluster.
     close : float
         Neighbours are one cluster where, in the old or in the new basis, they differ by no more than this
-        share of the larger; a chain of them that spans more is cut at its widest gap.
+        share of the larger; a chain of them that spans more in both is cut at its widest gap.
     cross : ndarray of shape (k_old, k_new), optional
         ⟨v_i, w_j⟩ of old and new directions in feature space, where known; else estimated.
 
@@ -149,21 +149,21 @@ def rotation(old_scores: Array, new_scores: Array) -> Array:
 def clusters(old_eigenvalues: Array, new_eigenvalues: Array, close: float) -> list[tuple[int, int]]:
     """Runs of components whose eigenvalues (k,) come close, as pairs of first and one past last.
 
-    The distance of neighbours is log(μ_j/μ_{j+1}), the smaller of that in the old and in the new basis; a run
-    reaches over no more than −log(1 − close).
+    The distance of neighbours is log(μ_j/μ_{j+1}); a run reaches over no more than −log(1 − close), all of it
+    in the old or all of it in the new basis.
     """
-    gaps = np.minimum(*(-np.diff(np.log(values)) for values in (old_eigenvalues, new_eigenvalues)))
-    gaps = np.maximum(gaps, 0.0)
+    gaps = np.maximum([-np.diff(np.log(values)) for values in (old_eigenvalues, new_eigenvalues)], 0.0)
     reach = -np.log1p(-close) * (1 + 1e-12)
     return _cut(gaps, 0, len(old_eigenvalues), reach)
 
 
 def _cut(gaps: Array, first: int, last: int, reach: float) -> list[tuple[int, int]]:
-    """Halves of a run at its widest gap, until each is within `reach`."""
-    inside = gaps[first : last - 1]
-    if last - first <= 1 or inside.sum() <= reach:
+    """Halves of a run where its gaps (2, k − 1) are widest in both bases, until each is within `reach`."""
+    inside = gaps[:, first : last - 1]
+    if last - first <= 1 or inside.sum(axis=1).min() <= reach:
         return [(first, last)] if last > first else []
-    middle = first + 1 + int(np.argmax(inside))
+    widths = list(zip(inside.min(axis=0), inside.sum(axis=0), strict=True))  # of equal ones the sum tells
+    middle = first + 1 + widths.index(max(widths))
     return _cut(gaps, first, middle, reach) + _cut(gaps, middle, last, reach)
 
 

@@ -19,6 +19,8 @@ RIDGE = 1e-3
 """Share of a column's variance that is taken as noise: less cannot be told from it."""
 ROWS_PER_COLUMN = 4
 """Fewer trained rows for each column predict nothing."""
+ROUNDING = 1e-9
+"""Share of its mean up to which a column's deviation is that of a constant, rounded."""
 LEAST_ROWS = 30
 """Of new rows: a mean square of fewer is chance."""
 
@@ -50,7 +52,7 @@ class Columns:
         if d < 2 or n_rows < ROWS_PER_COLUMN * d:
             return None
         mean, scale = X.mean(axis=0), X.std(axis=0)
-        scale = np.where(scale > 0, scale, 1.0)
+        scale = np.where(scale > ROUNDING * np.abs(mean), scale, 1.0)
         Z = (X - mean) / scale
         P = np.linalg.inv(Z.T @ Z / n_rows + RIDGE * np.eye(d))
         leverage = np.einsum("ij,ij->i", Z @ P, Z) / n_rows

@@ -46,11 +46,18 @@ class Champion:
     basis : Basis
     cold_passes : int or None
         Of the last fit that was not continued, up to this version.
+    changed_function : str or None
+        As `changed_function` tells it: what was measured by that of before is not to be compared.
     """
 
     version: int
     basis: Basis
     cold_passes: int | None
+    changed_function: str | None = None
+
+    def is_comparable(self, columns: tuple[str, ...]) -> bool:
+        """Whether it scores rows of these columns as it did when it was fitted."""
+        return self.changed_function is None and self.basis.columns == columns
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -80,6 +87,8 @@ def way_of(
     """How to fit, as far as files and the champion tell."""
     if champion is None:
         return Way(kind="fresh", reason="there is no version to start from")
+    if champion.changed_function is not None:
+        return Way(kind="fresh", reason="the kernel's function is another one under its name")
     if not same_settings:
         return Way(kind="fresh", reason="the settings or the files of before are others, or not known")
     if champion.basis.accumulated is not None:
@@ -213,7 +222,7 @@ class Making:
         return way, found, looked.n_seen + looked.n_dropped
 
     def _laid(self, basis: Basis) -> tuple[Comparison | None, Basis]:
-        if self.champion is None or self.champion.basis.columns != basis.columns:
+        if self.champion is None or not self.champion.is_comparable(basis.columns):
             return None, basis
         sample, how = sample_of(self.champion.basis), self.config.refit.align
         found = compared(self.champion.basis, basis, sample, how=how)

@@ -30,6 +30,8 @@ class Circumstances:
         A digest of how a fit would be made now.
     age_seconds : float or None
         Of the champion.
+    is_of_function : bool
+        Whether the kernel of the champion, where it is a function of one's own, is what it was.
     drifts : sequence of Drift
     new_files : sequence of NewFile
     rows_read, bytes_read : int
@@ -42,6 +44,7 @@ class Circumstances:
     n_rows: int
     settings: str
     age_seconds: float | None
+    is_of_function: bool = True
     drifts: Sequence[Drift] = ()
     new_files: Sequence[NewFile] = ()
     rows_read: int = 0
@@ -51,8 +54,8 @@ class Circumstances:
 def decide(when: When, seen: Circumstances, *, force: bool) -> Decision:
     """Whether a re-fit is due.
 
-    Without other rows, and without other settings, a fit would give the champion again: none is due then,
-    whatever has drifted, unless it is forced.
+    Without other rows, settings or kernel, a fit would give the champion again: none is due then, whatever
+    has drifted, unless it is forced.
     """
     triggers = _triggers(when, seen)
     due, reason = _verdict(seen, triggers, force=force)
@@ -113,13 +116,9 @@ def _largest(drifts: Sequence[Drift], name: str) -> float | None:
 
 
 def _verdict(seen: Circumstances, triggers: Sequence[Trigger], *, force: bool) -> tuple[bool, str]:
-    if seen.champion is None:
-        return True, "there is no version yet"
     version = f"version {seen.champion}"
-    if seen.trained is None:
-        return True, f"{version} does not tell which files it was fitted on"
-    if seen.trained.settings != seen.settings:
-        return True, f"{version} was fitted with other settings"
+    if outdated := _outdated(seen, version):
+        return True, outdated
     reached = [_told(trigger) for trigger in triggers if trigger.reached]
     landed = seen.landed
     if not landed.new and not landed.gone:
@@ -130,6 +129,19 @@ def _verdict(seen: Circumstances, triggers: Sequence[Trigger], *, force: bool) -
         return True, f"{counts}: {'; '.join(reached)}"
     known = "; ".join(_told(each) for each in triggers if each.value is not None and each.limit is not None)
     return force, f"{'forced, with ' if force else ''}{counts}: {known or 'nothing is asked'}"
+
+
+def _outdated(seen: Circumstances, version: str) -> str | None:
+    """Why a fit is due though no rows are new."""
+    if seen.champion is None:
+        return "there is no version yet"
+    if seen.trained is None:
+        return f"{version} does not tell which files it was fitted on"
+    if seen.trained.settings != seen.settings:
+        return f"{version} was fitted with other settings"
+    if not seen.is_of_function:
+        return f"the kernel's function gives other values than when {version} was fitted"
+    return None
 
 
 _WORDS = {

@@ -27,8 +27,10 @@ from kpca_stream.refitting.publishing import Published, publish
 from kpca_stream.refitting.stores import Stores
 from kpca_stream.reporting import check_packages, make_report
 from kpca_stream.storage.lock import locked
+from kpca_stream.storage.own_function import changed_function
 from kpca_stream.storage.registry import CHAMPION, Registry
 from kpca_stream.storage.retention import Retention, collect
+from kpca_stream.storage.score_chunks import written_parts
 from kpca_stream.storage.source import Source
 from kpca_stream.storage.trained import Landed, Trained
 from kpca_stream.telemetry import Reporter
@@ -131,6 +133,7 @@ class _Refit:
     def name(self) -> str:
         """Of what a re-fit would give: another one where files, settings or the champion are others."""
         facts = [self.trained.as_json(), self.manifest.get("fit"), self.config.refit.align]
+        facts.append(self.champion and self.champion.changed_function)
         return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     @property
@@ -202,6 +205,7 @@ class _Refit:
             n_rows=self.trained.n_rows,
             settings=self.trained.settings,
             age_seconds=age_of(self.manifest, time.time()),
+            is_of_function=self.champion is None or self.champion.changed_function is None,
             drifts=drifts,
             new_files=newness.files,
             rows_read=newness.rows_read,
@@ -221,7 +225,7 @@ class _Refit:
         return None
 
     def _newness(self) -> tuple[Newness, list[Drift]]:
-        if self.champion is None or self.champion.basis.columns != self.source.columns:
+        if self.champion is None or not self.champion.is_comparable(self.source.columns):
             return Newness(), []
         basis, score = self.champion.basis, self.config.score
         newness = Newness()
@@ -229,17 +233,18 @@ class _Refit:
             newness = of_new_rows(basis, self.source, self.landed, self.reporter)
         written = None
         if score is not None:
-            written = of_scores(basis, located(score.output), self.config.name, self.champion.version)
+            parts = written_parts(located(score.output), score.format, self.config.name)
+            written = of_scores(basis, self.champion.version, parts)
         return newness, [drift for drift in (newness.drift, written) if drift is not None]
 
     def _way(self, decision: Decision) -> Way:
-        ratios = [drift.residual_ratio for drift in decision.drifts if drift.source == "new rows"]
+        found = decision.drift_of_new_rows
         return way_of(
             self.champion,
             self.landed,
             same_settings=self.before is not None and self.before.settings == self.trained.settings,
             residual_limit=self.config.refit.when.residual_ratio,
-            residual_ratio=ratios[0] if ratios else None,
+            residual_ratio=None if found is None else found.residual_ratio,
         )
 
     def _made(self, decision: Decision, told: list[str]) -> Published:
@@ -307,4 +312,9 @@ def _champion(registry: Registry) -> tuple[Champion | None, dict[str, Any]]:
         return None, {}
     version, manifest, basis = registry.opened()
     refit = manifest.get("refit") or {"cold_passes": manifest.get("summary", {}).get("n_passes")}
-    return Champion(version=version, basis=basis, cold_passes=refit.get("cold_passes")), manifest
+    return Champion(
+        version=version,
+        basis=basis,
+        cold_passes=refit.get("cold_passes"),
+        changed_function=changed_function(basis),
+    ), manifest

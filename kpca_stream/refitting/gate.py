@@ -27,7 +27,7 @@ class Measured:
     angle: float | None = None
     novelty: float | None = None
     novelty_of: str = ""
-    """The new file with the most novel rows."""
+    """The new file with the largest share of novel rows, or all new rows: files of few tell nothing alone."""
     column_ratio: float | None = None
     column_of: str = ""
     """The new file and its column that fits the others worst."""
@@ -61,13 +61,13 @@ class Measured:
         """
         before, now = trained
         files = decision.new_files
-        worst = max(files, key=lambda file: file.novelty or 0.0, default=None)
+        novelty, novelty_of = _most_novel(decision)
         unfit = max(files, key=lambda file: file.column_ratio or 0.0, default=None)
         return cls(
             **({} if basis is None else _of_basis(basis)),
             angle=None if comparison is None else max(comparison.angles, default=0.0),
-            novelty=None if worst is None else worst.novelty,
-            novelty_of="" if worst is None else worst.name,
+            novelty=novelty,
+            novelty_of=novelty_of,
             column_ratio=None if unfit is None else unfit.column_ratio,
             column_of="" if unfit is None else f"column {unfit.column!r} of {unfit.name}",
             n_rows=now.n_rows if basis is None else round(basis.total_weight),
@@ -104,6 +104,15 @@ def judge(gate: Gate, measured: Measured) -> tuple[GateCheck, ...]:
 def refusal(checks: Sequence[GateCheck]) -> str:
     """What was not passed, in one line; empty where all was."""
     return "; ".join(f"{check.name}: {check.detail}" for check in checks if not check.ok)
+
+
+def _most_novel(decision: Decision) -> tuple[float | None, str]:
+    """The largest share of novel rows, and whose it is."""
+    every = decision.drift_of_new_rows
+    shares = [(file.novelty, file.name) for file in decision.new_files if file.novelty is not None]
+    if every is not None and every.novelty is not None:
+        shares.append((every.novelty, "all new rows"))
+    return max(shares, key=lambda share: share[0], default=(None, ""))
 
 
 def _of_basis(basis: Basis) -> dict[str, float | None]:

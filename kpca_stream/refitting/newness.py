@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -9,20 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpca_stream import passes
-from kpca_stream.addresses import Location
 from kpca_stream.aligning import sample_of
 from kpca_stream.approximation import drawn_rows
 from kpca_stream.cluster import single_threaded_blas
 from kpca_stream.errors import DataError
-from kpca_stream.numerics.columns import Columns
+from kpca_stream.joining import features_of
+from kpca_stream.numerics.columns import LEAST_ROWS, Columns
 from kpca_stream.numerics.drift import drift, residual_trace_share
-from kpca_stream.numerics.features import FeatureMap
-from kpca_stream.refit_results import Drift, NewFile
+from kpca_stream.refit_results import NEW_ROWS, Drift, NewFile
 from kpca_stream.stages.scoring import Scores, score_rows
 from kpca_stream.storage.basis import Basis
-from kpca_stream.storage.located import is_folder
 from kpca_stream.storage.rows import ArrayRows
-from kpca_stream.storage.score_parts import ScorePart, score_parts
+from kpca_stream.storage.score_chunks import ZarrPart
+from kpca_stream.storage.score_parts import ScorePart
 from kpca_stream.storage.source import Source
 from kpca_stream.storage.trained import Landed
 from kpca_stream.telemetry import Reporter
@@ -50,7 +50,7 @@ class _Sampled(NamedTuple):
 
 
 def of_new_rows(basis: Basis, source: Source, landed: Landed, reporter: Reporter) -> Newness:
-    """New rows scored against the champion: each new file is read once, an even choice of its rows kept.
+    """New rows scored against the champion: each new file is read once, an even choice of all rows kept.
 
     Parameters
     ----------
@@ -63,7 +63,11 @@ def of_new_rows(basis: Basis, source: Source, landed: Landed, reporter: Reporter
     reporter : Reporter
     """
     every = max(1, -(-landed.n_new // drawn_rows(source.n_features)))
-    calls = [passes.Call(_sample_of, (source.part(file.start, file.stop), every)) for file in landed.new]
+    firsts = np.cumsum([0, *(file.stop - file.start for file in landed.new)]).tolist()
+    calls = [
+        passes.Call(_sample_of, (source.part(file.start, file.stop), every, first))
+        for file, first in zip(landed.new, firsts, strict=False)
+    ]
     samples: list[_Sampled] = []
 
     def fold(_: int, found: _Sampled | DataError) -> None:
@@ -79,15 +83,15 @@ def of_new_rows(basis: Basis, source: Source, landed: Landed, reporter: Reporter
         if not len(X):
             return read
         scores = score_rows(basis, ArrayRows(X))
-        share = None if basis.accumulated is None else residual_trace_share(_features(basis), X)
+        share = None if basis.accumulated is None else residual_trace_share(features_of(basis), X)
     columns = Columns.of(sample_of(basis, drawn_rows(source.n_features)).load())
     files, end = [], 0
     for file, sample in zip(landed.new, samples, strict=True):
         start, end = end, end + len(sample.X)
-        rate = _rate(scores.novelty[start:end])
+        rate = _rate(scores.novelty[start:end]) if len(sample.X) >= LEAST_ROWS else None
         ratios = None if columns is None else columns.ratios(sample.X)
         files.append(_file(NewFile(name=file.name, n_rows=sample.n_read, novelty=rate), source, ratios))
-    return replace(read, drift=_drift(basis, "new rows", scores, share), files=tuple(files))
+    return replace(read, drift=_drift(basis, NEW_ROWS, scores, share), files=tuple(files))
 
 
 def _file(file: NewFile, source: Source, ratios: Array | None) -> NewFile:
@@ -97,13 +101,12 @@ def _file(file: NewFile, source: Source, ratios: Array | None) -> NewFile:
     return replace(file, column=source.columns[worst], column_ratio=float(ratios[worst]))
 
 
-def of_scores(basis: Basis, folder: Location, model: str, version: int) -> Drift | None:
-    """What the scores that were written by this version tell; None where there are none.
+def of_scores(basis: Basis, version: int, written: Sequence[ScorePart | ZarrPart]) -> Drift | None:
+    """What those of the written scores that are by this version tell; None where there are none.
 
     An even choice of their rows is held, no more than of new rows.
     """
-    found = score_parts(folder, model) if is_folder(folder) else []
-    parts = [part for part in found if part.version == version]
+    parts = [part for part in written if part.version == version]
     n_rows = sum(part.n_rows for part in parts)
     if not n_rows:
         return None
@@ -113,28 +116,28 @@ def of_scores(basis: Basis, folder: Location, model: str, version: int) -> Drift
     return _drift(basis, "scores", Scores(np.empty((len(t2), 0)), known, t2, novel.astype(bool)), None)
 
 
-def _chosen(parts: list[ScorePart], name: str, every: int) -> Array:
+def _chosen(parts: Sequence[ScorePart | ZarrPart], name: str, every: int) -> Array:
     """Every so many values of a column of scores."""
-    return np.concatenate([values[name][::every] for part in parts for values in part.batches([name])])
+    columns = (values[name] for part in parts for values in part.batches([name]))
+    return np.concatenate(list(_evenly(columns, every)))
 
 
-def _sample_of(source: Source, every: int) -> _Sampled | DataError:
-    """The task: read one file, keep every so many of its rows."""
-    kept, at = [np.empty((0, source.n_features))], 0
+def _sample_of(source: Source, every: int, first: int) -> _Sampled | DataError:
+    """The task: read one file, whose first row is number `first` of all new ones, keep every so many."""
+    kept = [np.empty((0, source.n_features))]
     try:
-        for block in source.blocks(0, source.n_samples):
-            X = block[-at % every :: every]
-            kept.append(X[np.isfinite(X).all(axis=1)])
-            at += len(block)
+        chosen = _evenly(source.blocks(0, source.n_samples), every, first)
+        kept.extend(X[np.isfinite(X).all(axis=1)] for X in chosen)
     except DataError as error:
         return error
-    return _Sampled(np.concatenate(kept), at)
+    return _Sampled(np.concatenate(kept), source.n_samples)
 
 
-def _features(basis: Basis) -> FeatureMap:
-    if basis.rows is None:
-        raise DataError("a precomputed kernel has no rows to compare others with; fit all of it anew")
-    return FeatureMap.of(basis.kernel, basis.rows.load(), np.dtype(basis.precision))
+def _evenly(blocks: Iterable[Array], every: int, first: int = 0) -> Iterator[Array]:
+    """Rows of blocks whose numbers, from `first` on over all of them, `every` divides."""
+    for block in blocks:
+        yield block[-first % every :: every]
+        first += len(block)
 
 
 def _drift(basis: Basis, source: str, scores: Scores, share: float | None) -> Drift:
@@ -142,7 +145,7 @@ def _drift(basis: Basis, source: str, scores: Scores, share: float | None) -> Dr
         basis.thresholds,
         scores.reconstruction_error,
         scores.hotelling_t2,
-        n_training=basis.total_weight if basis.accumulated is None else basis.accumulated.sample.shape[0],
+        n_training=basis.rows_of_thresholds,
         residual_trace_share=share,
     )
     before = basis.facts.get("chosen_residual_share", basis.facts.get("residual_trace_share"))

@@ -1,4 +1,4 @@
-"""Where runs of re-fits lie while they are under way: beside a fit's store, and beside its tiles' place."""
+"""Where a model's re-fits lie while they are under way: beside a fit's store, and beside its tiles' place."""
 
 from __future__ import annotations
 
@@ -31,9 +31,11 @@ class Stores:
 
     @classmethod
     def of(cls, config: Config) -> Stores:
-        """Those of a configuration."""
-        tiles = Address.parse(f"{config.gram.path.rstrip('/')}.refit") if config.gram.is_in_bucket else None
-        return cls(Path(f"{config.gram.folder}.refit"), tiles)
+        """Those of the configured model, which are no other's."""
+        # Models may share a run's store, and each is re-fitted at its own time.
+        ending, gram = f"{config.name}.refit", config.gram
+        tiles = Address.parse(f"{gram.path.rstrip('/')}.{ending}") if gram.is_in_bucket else None
+        return cls(Path(f"{gram.folder}.{ending}"), tiles)
 
     def has(self, name: str) -> bool:
         """Whether a candidate was begun."""

@@ -16,7 +16,6 @@ from kpca_stream.report.canvas import axes_or_new, legend
 from kpca_stream.report.novelty import limit_of
 from kpca_stream.report.palette import LIGHT, Palette
 from kpca_stream.report.taking import MEASURES, Model, frozen, value_parts
-from kpca_stream.storage.basis import Basis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -116,17 +115,13 @@ def drift_plot(
         If there are no parts.
     """
     known = frozen(basis)
-    n_training = rows_of_thresholds(known)
-    found = {of: _distances(value_parts(scores, of), known.thresholds, of, n_training) for of in MEASURES}
+    found = {
+        of: _distances(value_parts(scores, of), known.thresholds, of, known.rows_of_thresholds)
+        for of in MEASURES
+    }
     if not found["hotelling_t2"]:
         raise DataError("scores: got no parts, expected some; score rows first")
     return draw_drift(axes_or_new(ax), found, palette=palette)
-
-
-def rows_of_thresholds(basis: Basis) -> float:
-    """How many training rows its thresholds were taken from: of landmarks, from a sample."""
-    kept = basis.accumulated
-    return basis.total_weight if kept is None else min(basis.total_weight, max(kept.sample.shape[0], 1))
 
 
 def _distances(

@@ -140,6 +140,12 @@ class Basis:
         return self.eigenvalues / self.trace if self.trace > 0 else np.zeros_like(self.eigenvalues)
 
     @property
+    def rows_of_thresholds(self) -> float:
+        """How many training rows its thresholds were taken from: of landmarks, from a sample."""
+        kept = self.accumulated
+        return self.total_weight if kept is None else min(self.total_weight, max(kept.sample.shape[0], 1))
+
+    @property
     def chunk_rows(self) -> int:
         """Rows of a chunk, as they are stored and scored against."""
         chunk_rows, n_columns = CHUNK_ROWS, max(len(self.columns), self.n_components)

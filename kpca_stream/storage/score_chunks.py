@@ -1,4 +1,4 @@
-"""Scores in Zarr read back, in the order of their rows."""
+"""Scores in Zarr read back, in the order of their rows; and what reads either format."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
+from kpca_stream.addresses import Location
 from kpca_stream.storage import intact
 from kpca_stream.storage.damage import told_as
-from kpca_stream.storage.score_parts import Range
+from kpca_stream.storage.located import is_folder
+from kpca_stream.storage.score_parts import Range, ScorePart, score_parts
 from kpca_stream.storage.scores_zarr import CHUNK_ROWS
 
 Array = NDArray[Any]
@@ -67,6 +69,27 @@ class ZarrPart:
         if name.startswith("kpca_"):
             return np.asarray(self.group["scores"][rows, int(name.removeprefix("kpca_"))])  # type: ignore[index]
         return np.asarray(self.group[name][rows])  # type: ignore[index]
+
+
+def written_parts(output: Location, form: str, model: str) -> Sequence[ScorePart | ZarrPart]:
+    """The scores of a model in either format, the first written first; none where there are none yet.
+
+    Parameters
+    ----------
+    output : Path or Address
+    form : {"parquet", "zarr"}
+    model : str
+
+    Raises
+    ------
+    DataError
+        If some are damaged.
+    """
+    if not is_folder(output):
+        return ()
+    if form == "zarr" and isinstance(output, Path):
+        return zarr_parts(output / "scores.zarr")
+    return score_parts(output, model)
 
 
 def zarr_parts(path: Path) -> list[ZarrPart]:

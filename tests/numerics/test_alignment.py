@@ -133,6 +133,7 @@ def test_variances_stay_within_those_of_the_cluster() -> None:
         ([4, 2, 1], [4, 2, 1.95], [(0, 1), (1, 3)]),
         ([1, 1, 1], [3, 2, 1], [(0, 3)]),
         ([1.0, 0.95, 0.9, 0.81], [1.0, 0.95, 0.9, 0.81], [(0, 3), (3, 4)]),
+        ([1, 1, 0.5, 0.5], [1, 0.6, 0.6, 0.4], [(0, 2), (2, 4)]),
         ([1.0], [2.0], [(0, 1)]),
         ([], [], []),
     ],
@@ -150,6 +151,17 @@ def test_no_cluster_spans_more_than_asked() -> None:
     found = clusters(values, values, 0.1)
     assert [first for first, _ in found[1:]] == [last for _, last in found[:-1]]
     assert all(values[last - 1] >= 0.9 * values[first] * (1 - 1e-9) for first, last in found)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_cluster_is_one_in_either_basis(seed: int) -> None:
+    """Pairs that are close by turns in the old and in the new basis make no run that is close in neither."""
+    old, new = np.cumprod(np.random.default_rng(seed).choice([1.0, 0.97, 0.5], (2, 40)), axis=1)
+    found = clusters(old, new, 0.1)
+    assert [first for first, _ in found[1:]] == [last for _, last in found[:-1]]
+    spans = [max(values[last - 1] / values[first] for values in (old, new)) for first, last in found]
+    assert min(spans) >= 0.9 * (1 - 1e-9)
+    assert len(found) < 40
 
 
 def test_angles_are_those_of_the_directions() -> None:

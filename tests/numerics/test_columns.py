@@ -61,6 +61,14 @@ def test_copied_and_constant_columns_are_no_trouble() -> None:
     assert found.max() < 2
 
 
+def test_a_constant_is_one_for_its_rounding() -> None:
+    """A constant whose mean is rounded, read in another precision, is no column that fits badly."""
+    X, new = rows(1000, 0), rows(300, 1)
+    X, new = (np.column_stack([Z, np.full(len(Z), value)]) for Z, value in ((X, 0.1), (new, np.float32(0.1))))
+    assert X[:, -1].std() > 0
+    assert ratios(X, new).max() < 2
+
+
 def test_too_few_rows_tell_nothing() -> None:
     """Fewer than four trained rows for each column, a single column, or fewer than 30 new rows: nothing."""
     assert Columns.of(rows(23, 0)) is None
