@@ -24,7 +24,7 @@ from kpca_stream.asked import (
 )
 from kpca_stream.cluster import release_memory
 from kpca_stream.config import Config
-from kpca_stream.errors import ConfigError
+from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.fitsettings import FitSettings
 from kpca_stream.fitting import fit
 from kpca_stream.joining import merged
@@ -44,7 +44,8 @@ from kpca_stream.results import (
 from kpca_stream.scorer import Scorer
 from kpca_stream.scorer.batch import PART_ROWS
 from kpca_stream.storage.basis import open_basis, save_basis, taken
-from kpca_stream.storage.inbox import is_single
+from kpca_stream.storage.deliveries import Delivery
+from kpca_stream.storage.inbox import arrived, is_single
 from kpca_stream.storage.located import is_there
 from kpca_stream.storage.opening import occupied
 from kpca_stream.storage.registry import Registry
@@ -206,8 +207,20 @@ def _rows_to_score(config: Config) -> tuple[int, int] | None:
     asked = config.score.input
     if not _is_there(asked.path):
         return None
-    n_rows = open_source(asked.path, rows=asked.rows).n_samples
-    return n_rows, max(1, -(-n_rows // (asked.part_rows or PART_ROWS)))
+    is_strict = is_single(asked.path)
+    counts = [_count(delivery, is_strict=is_strict) for delivery in arrived(asked.path, asked.rows)]
+    n_parts = sum(-(-n_rows // (asked.part_rows or PART_ROWS)) for n_rows in counts)
+    return (sum(counts), n_parts) if n_parts else None
+
+
+def _count(delivery: Delivery, *, is_strict: bool) -> int:
+    """Rows of one file; of one that `score` would set aside, none."""
+    try:
+        return open_source(delivery.path, rows=delivery.rows).n_samples
+    except (ConfigError, DataError):
+        if is_strict:
+            raise
+        return 0
 
 
 def _is_there(path: str) -> bool:
