@@ -207,7 +207,7 @@ def test_scoring_takes_time_where_its_rows_are_known(tmp_path: Path) -> None:
 
 
 def test_scoring_of_a_landing_folder_is_planned_file_by_file(tmp_path: Path) -> None:
-    """Rows of files of all kinds are counted, also in folders below; what scoring leaves out is no hindrance."""
+    """Rows of files of all kinds are counted, also in folders below; what is set aside is no hindrance."""
     np.save(tmp_path / "train.npy", np.zeros((300, 4)))
     changes = {"score.input.path": str(tmp_path / "in"), "score.input.part_rows": 20}
     (tmp_path / "in/below").mkdir(parents=True)
