@@ -283,8 +283,16 @@ def test_a_result_has_its_exit_code(
             PermissionError(errno.EACCES, "Permission denied", "work"),
             2,
             (
-                "work: Permission denied; expected a place that may be written to: choose another path, or "
-                "allow it"
+                "work: Permission denied; expected a place that this user may read, and write to where "
+                "results go: allow it, or choose another path"
+            ),
+        ),
+        (
+            FileNotFoundError(errno.ENOENT, "No such file or directory", "away/x.html"),
+            2,
+            (
+                "away/x.html: No such file or directory; expected it to be there: correct the path, or make "
+                "its folder"
             ),
         ),
         (
