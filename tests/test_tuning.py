@@ -368,6 +368,22 @@ def test_a_picture_of_another_kind_is_refused(tmp_path: Path, told: Callable[...
     assert "expected a name that ends in .png" in error["message"]
 
 
+def test_where_a_picture_goes_is_seen_to_at_once(tmp_path: Path, told: Callable[..., dict[str, Any]]) -> None:
+    """Its folder is made, as a report's is; where none can be, or no file, nothing is tried."""
+    pytest.importorskip("matplotlib")
+    path, plot = configured(tmp_path, gamma=[5.0]), tmp_path / "new/below/tune.svg"
+    assert told("tune", path, "--plot", str(plot))["result"]["plot"] == str(plot)
+    assert plot.read_text().startswith("<?xml")
+    (tmp_path / "folder.svg").mkdir()
+    for wrong, message in (
+        ("folder.svg", "expected a file that may be written"),
+        ("rings.npy/a.svg", "for a folder"),
+    ):
+        away = ("--set", "data.train.path=away.npy")
+        error = told("tune", path, "--plot", str(tmp_path / wrong), *away, code=2)["error"]
+        assert message in error["message"]
+
+
 @pytest.mark.cluster
 def test_processes_judge_the_same(two_processes: Any) -> None:
     """Two processes give the scores that threads give."""

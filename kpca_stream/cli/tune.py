@@ -46,7 +46,11 @@ def _settings(given: Sequence[str], config: Config, best: Trial) -> Iterator[str
         "kernel.name": best.kernel,
         **{f"kernel.{name}": number for name, number in numbers.items()},
         "solver.n_components": str(best.n_components),
-        **{key: f"{place.removesuffix('.zarr')}-{mark}.zarr" for key, place in stores.items() if place},
+        **{
+            key: f"{place.rstrip('/').removesuffix('.zarr')}-{mark}.zarr"
+            for key, place in stores.items()
+            if place
+        },
     }
     for setting in [*given, *(f"{key}={value}" for key, value in changes.items())]:
         yield from ("--set", setting)
