@@ -48,6 +48,7 @@ from kpca_stream.storage.deliveries import Delivery
 from kpca_stream.storage.inbox import arrived, is_single
 from kpca_stream.storage.located import is_there
 from kpca_stream.storage.opening import occupied
+from kpca_stream.storage.published import basis_at
 from kpca_stream.storage.registry import Registry
 from kpca_stream.storage.source import Source, open_source
 from kpca_stream.storage.trained import Trained
@@ -140,18 +141,23 @@ def tune_config(config: Config, reporter: Reporter, *, plot: Path | None = None)
 
 
 def merge_bases(paths: Sequence[str | Path], into: str | Location) -> MergeSummary:
-    """Write the basis of all rows that several Nyström bases of the same landmarks were fitted on."""
+    """Write the basis of all rows that several Nyström bases of the same landmarks were fitted on.
+
+    Of a model's folder, the basis of its champion is taken, and told.
+    """
     into = located(into)
     if is_there(into):
         raise taken(into)
     make_importable()
-    bases = [open_basis(located(path)) for path in paths]
+    places = [basis_at(located(path)) for path in paths]
+    names = [str(place) for place in places]
+    bases = [open_basis(place) for place in places]
     first = bases[0]
     most = max(basis.n_components for basis in bases)
     settings = FitSettings(n_components=most, quantile=first.thresholds.quantile)
-    basis = merged(bases, [str(path) for path in paths], settings)
+    basis = merged(bases, names, settings)
     save_basis(basis, into)
-    return merge_summary(basis, [str(path) for path in paths], into)
+    return merge_summary(basis, names, into)
 
 
 class _Job(NamedTuple):
