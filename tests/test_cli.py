@@ -486,6 +486,26 @@ def test_a_reader_that_leaves_is_no_error() -> None:
         assert process.stderr.read() == ""
 
 
+UNREAD = """
+import sys
+from kpca_stream.cli.invocation import Invocation
+from kpca_stream.results import ConfigCheck
+
+sys.stdin.readline()
+sys.exit(Invocation("config check").perform(lambda _: ConfigCheck(path="c.yaml", name="c")))
+"""
+
+
+def test_a_table_that_nobody_reads_ends_well() -> None:
+    """A reader that left, as `head` does, changes neither the exit code nor what is told."""
+    with started(UNREAD, stdin=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        process.stdout = None
+        assert process.communicate("go on\n", timeout=60)[1] == ""
+    assert process.returncode == 0
+
+
 def test_the_module_is_the_command(config: Callable[[str], str]) -> None:
     """``python -m kpca_stream`` does what ``kpca-stream`` does."""
     done = subprocess.run(
