@@ -20,6 +20,7 @@ from kpca_stream.inputs import array_source, check_matrix, unwrapped
 from kpca_stream.numerics.projection import held_bytes
 from kpca_stream.stages.scoring import Scores, score_block, score_rows, training_scores
 from kpca_stream.storage.basis import Basis, open_basis, save_basis
+from kpca_stream.storage.published import basis_at
 from kpca_stream.storage.source import Source
 from kpca_stream.storage.sources.sparse import is_sparse
 
@@ -284,14 +285,15 @@ def load_basis(path: str | Path) -> FittedBasis:
     Parameters
     ----------
     path : str or Path
-        The folder that `save`, ``kpca-stream fit`` or ``run`` wrote, or its address in a bucket.
+        The folder that `save`, ``kpca-stream fit`` or ``run`` wrote, or its address in a bucket; that of a
+        model, ``models/NAME``, means the version that its champion names now.
 
     Raises
     ------
     ConfigError, DataError
         If there is none, or it is damaged or of another format.
     """
-    basis = open_basis(located(path))
+    basis = open_basis(basis_at(located(path)))
     n_bytes = held_bytes(basis.n_rows, len(basis.columns), basis.n_components)
     return FittedBasis(basis.in_memory() if n_bytes <= IN_MEMORY_BYTES else basis)
 

@@ -24,7 +24,7 @@ from kpca_stream.asked import (
 )
 from kpca_stream.cluster import release_memory
 from kpca_stream.config import Config
-from kpca_stream.errors import ConfigError
+from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.fitsettings import FitSettings
 from kpca_stream.fitting import fit
 from kpca_stream.joining import merged
@@ -44,9 +44,11 @@ from kpca_stream.results import (
 from kpca_stream.scorer import Scorer
 from kpca_stream.scorer.batch import PART_ROWS
 from kpca_stream.storage.basis import open_basis, save_basis, taken
-from kpca_stream.storage.inbox import is_single
+from kpca_stream.storage.deliveries import Delivery
+from kpca_stream.storage.inbox import arrived, is_single
 from kpca_stream.storage.located import is_there
 from kpca_stream.storage.opening import occupied
+from kpca_stream.storage.published import basis_at
 from kpca_stream.storage.registry import Registry
 from kpca_stream.storage.source import Source, open_source
 from kpca_stream.storage.trained import Trained
@@ -139,18 +141,23 @@ def tune_config(config: Config, reporter: Reporter, *, plot: Path | None = None)
 
 
 def merge_bases(paths: Sequence[str | Path], into: str | Location) -> MergeSummary:
-    """Write the basis of all rows that several Nyström bases of the same landmarks were fitted on."""
+    """Write the basis of all rows that several Nyström bases of the same landmarks were fitted on.
+
+    Of a model's folder, the basis of its champion is taken, and told.
+    """
     into = located(into)
     if is_there(into):
         raise taken(into)
     make_importable()
-    bases = [open_basis(located(path)) for path in paths]
+    places = [basis_at(located(path)) for path in paths]
+    names = [str(place) for place in places]
+    bases = [open_basis(place) for place in places]
     first = bases[0]
     most = max(basis.n_components for basis in bases)
     settings = FitSettings(n_components=most, quantile=first.thresholds.quantile)
-    basis = merged(bases, [str(path) for path in paths], settings)
+    basis = merged(bases, names, settings)
     save_basis(basis, into)
-    return merge_summary(basis, [str(path) for path in paths], into)
+    return merge_summary(basis, names, into)
 
 
 class _Job(NamedTuple):
@@ -206,8 +213,20 @@ def _rows_to_score(config: Config) -> tuple[int, int] | None:
     asked = config.score.input
     if not _is_there(asked.path):
         return None
-    n_rows = open_source(asked.path, rows=asked.rows).n_samples
-    return n_rows, max(1, -(-n_rows // (asked.part_rows or PART_ROWS)))
+    is_strict = is_single(asked.path)
+    counts = [_count(delivery, is_strict=is_strict) for delivery in arrived(asked.path, asked.rows)]
+    n_parts = sum(-(-n_rows // (asked.part_rows or PART_ROWS)) for n_rows in counts)
+    return (sum(counts), n_parts) if n_parts else None
+
+
+def _count(delivery: Delivery, *, is_strict: bool) -> int:
+    """Rows of one file; of one that `score` would set aside, none."""
+    try:
+        return open_source(delivery.path, rows=delivery.rows).n_samples
+    except (ConfigError, DataError):
+        if is_strict:
+            raise
+        return 0
 
 
 def _is_there(path: str) -> bool:

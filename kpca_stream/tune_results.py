@@ -42,6 +42,8 @@ class TuneSummary:
     """What may be compared."""
     seconds: float
     plot: str | None = None
+    command: tuple[str, ...] = ()
+    """Words of the command that fits with the best's numbers; in Python none."""
     warnings: tuple[str, ...] = ()
 
     @property

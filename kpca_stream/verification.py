@@ -26,6 +26,7 @@ from kpca_stream.storage.basis import Basis, open_basis
 from kpca_stream.storage.chunked import check_description
 from kpca_stream.storage.layout import TOLERANCE, RunStore
 from kpca_stream.storage.located import is_there
+from kpca_stream.storage.published import basis_at
 from kpca_stream.telemetry import Reporter
 
 Array = NDArray[Any]
@@ -38,6 +39,8 @@ FEW_TILES = 300
 def verify_store(place: str | Path, reporter: Reporter) -> VerifyReport:
     """Check a run's store or a basis; reads every chunk, and multiplies a basis by its Gram matrix once.
 
+    Of a model's folder, the basis of its champion.
+
     Raises
     ------
     ConfigError
@@ -45,7 +48,7 @@ def verify_store(place: str | Path, reporter: Reporter) -> VerifyReport:
     DataError
         If what is there cannot be opened, or holds tiles of which nobody knows the data.
     """
-    path = located(place)
+    path = basis_at(located(place))
     if isinstance(path, Address):
         if is_there(path / "tiles"):
             raise ConfigError(

@@ -17,7 +17,7 @@ from tests.tables import WRITERS
 
 Maker = Callable[[Path], Any]
 X = np.arange(60.0).reshape(20, 3)
-REPAIR = "repair the data or set data.on_missing: drop"
+REPAIR = "repair the data, or leave such rows out (in a configuration: data.on_missing: drop)"
 
 KERNELS = """
 import numpy as np

@@ -292,8 +292,16 @@ def test_a_result_has_its_exit_code(
             PermissionError(errno.EACCES, "Permission denied", "work"),
             2,
             (
-                "work: Permission denied; expected a place that may be written to: choose another path, or "
-                "allow it"
+                "work: Permission denied; expected a place that this user may read, and write to where "
+                "results go: allow it, or choose another path"
+            ),
+        ),
+        (
+            FileNotFoundError(errno.ENOENT, "No such file or directory", "away/x.html"),
+            2,
+            (
+                "away/x.html: No such file or directory; expected it to be there: correct the path, or make "
+                "its folder"
             ),
         ),
         (
@@ -485,6 +493,26 @@ def test_a_reader_that_leaves_is_no_error() -> None:
         assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == ""
+
+
+UNREAD = """
+import sys
+from kpca_stream.cli.invocation import Invocation
+from kpca_stream.results import ConfigCheck
+
+sys.stdin.readline()
+sys.exit(Invocation("config check").perform(lambda _: ConfigCheck(path="c.yaml", name="c")))
+"""
+
+
+def test_a_table_that_nobody_reads_ends_well() -> None:
+    """A reader that left, as `head` does, changes neither the exit code nor what is told."""
+    with started(UNREAD, stdin=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        process.stdout = None
+        assert process.communicate("go on\n", timeout=60)[1] == ""
+    assert process.returncode == 0
 
 
 def test_the_module_is_the_command(config: Callable[[str], str]) -> None:

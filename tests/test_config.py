@@ -109,6 +109,7 @@ def test_values_are_frozen(load: Load) -> None:
     [
         ("solver.tol=1e-3", "solver", "tol", 1e-3),
         ("solver.n_components=0.9", "solver", "n_components", 0.9),
+        ("solver.n_components=90%", "solver", "n_components", 0.9),
         ("kernel.gamma=median", "kernel", "gamma", "median"),
         ("kernel.gamma=2", "kernel", "gamma", 2.0),
         ("kernel={name: polynomial, degree: 2}", "kernel", "name", "poly"),
@@ -191,6 +192,10 @@ def test_every_mistake_is_told_with_its_place(mistakes: Mistakes) -> None:
         (
             "solver: {n_components: 0}",
             "4:24: solver.n_components: .* got 0, expected a whole number >= 1, or.*",
+        ),
+        (
+            "solver: {n_components: 100%}",
+            "4:24: solver.n_components: .* got the text '100%', expected .* such as 0.9 or 90%",
         ),
         ("solver: {method: lanczoz}", "4:18: .* got the text 'lanczoz', expected auto, dense, .*nystrom"),
         ("solver: {tol: .nan}", "4:15: solver.tol: wrong value, got nan, expected a finite number"),

@@ -206,6 +206,20 @@ def test_scoring_takes_time_where_its_rows_are_known(tmp_path: Path) -> None:
     assert planned(tmp_path, None, {"score.input.rows": "0:10"}).n_scored == 10
 
 
+def test_scoring_of_a_landing_folder_is_planned_file_by_file(tmp_path: Path) -> None:
+    """Rows of files of all kinds are counted, also in folders below; what is set aside is no hindrance."""
+    np.save(tmp_path / "train.npy", np.zeros((300, 4)))
+    changes = {"score.input.path": str(tmp_path / "in"), "score.input.part_rows": 20}
+    (tmp_path / "in/below").mkdir(parents=True)
+    for name in (".hidden", "next.csv.part", "notes.txt", "empty.csv"):
+        (tmp_path / "in" / name).write_text("")
+    found = planned(tmp_path, None, changes)
+    assert (found.n_scored, found.scoring_seconds) == (None, None)
+    np.save(tmp_path / "in/a.npy", np.zeros((1000, 4)))
+    (tmp_path / "in/below/b.csv").write_text("1,2,3,4\n" * 30)
+    assert planned(tmp_path, None, changes).n_scored == 1030
+
+
 class Weighing:
     """A Dask scheduler that weighs graphs as they are sent, and answers that all sums are zero."""
 

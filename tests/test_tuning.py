@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -272,9 +273,7 @@ def test_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = " ".join(capsys.readouterr().out.split())
     assert "tried 6, the best 6 below" in out
     assert "distances in feature space are not" in out
-    assert re.search(
-        r"kpca-stream run CONFIG --set kernel.name=rbf --set kernel.gamma=[\d.]+ --set solver", out
-    )
+    assert re.search(r"rings.yaml --set .* --set kernel.name=rbf --set kernel.gamma=[\d.]+ --set solver", out)
 
 
 def test_the_table_fits_a_narrow_window(
@@ -289,7 +288,28 @@ def test_the_table_fits_a_narrow_window(
     assert "…" not in table
     assert max(map(len, table.splitlines())) <= 60
     assert re.search(r"laplacian +0\.333 ", table)
-    assert "kpca-stream run CONFIG --set kernel.name=laplacian" in following
+    assert "rings.yaml --set kernel.name=laplacian" in following
+
+
+def test_the_next_command_works_beside_an_earlier_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names the file and the settings that were given, quoted, and a store that no other kernel has."""
+    from kpca_stream.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "two words"
+    folder.mkdir()
+    path, fewer = configured(folder, gamma=[5.0]), "data.train.rows=0:90"
+    assert main(["run", path, "--quiet", "--set", "models.path=our models"]) == 0
+    assert "verify 'our models/rings/versions/1/basis.zarr'" in capsys.readouterr().out
+    assert main(["tune", path, "--quiet", "--set", fewer]) == 0
+    program, *words = shlex.split(capsys.readouterr().out.partition("Next\n")[2])
+    assert (program, words[:4]) == ("kpca-stream", ["run", path, "--set", fewer])
+    assert main([*words, "--quiet"]) == 0
+    assert re.search(r"rows x columns +90 x 2\s+kernel +rbf, gamma 5\s", capsys.readouterr().out)
+    assert main(["tune", path, "--quiet", "--set", "gram.path=s3://b/g", "--set", "gram.work=w.zarr"]) == 0
+    assert "--set gram.path=s3://b/g-rbf-5.zarr --set gram.work=w-rbf-5.zarr" in capsys.readouterr().out
 
 
 def test_the_table_tells_what_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -351,6 +371,22 @@ def test_a_picture_of_another_kind_is_refused(tmp_path: Path, told: Callable[...
     pytest.importorskip("matplotlib")
     error = told("tune", configured(tmp_path), "--plot", str(tmp_path / "tune.doc"), code=2)["error"]
     assert "expected a name that ends in .png" in error["message"]
+
+
+def test_where_a_picture_goes_is_seen_to_at_once(tmp_path: Path, told: Callable[..., dict[str, Any]]) -> None:
+    """Its folder is made, as a report's is; where none can be, or no file, nothing is tried."""
+    pytest.importorskip("matplotlib")
+    path, plot = configured(tmp_path, gamma=[5.0]), tmp_path / "new/below/tune.svg"
+    assert told("tune", path, "--plot", str(plot))["result"]["plot"] == str(plot)
+    assert plot.read_text().startswith("<?xml")
+    (tmp_path / "folder.svg").mkdir()
+    for wrong, message in (
+        ("folder.svg", "expected a file that may be written"),
+        ("rings.npy/a.svg", "for a folder"),
+    ):
+        away = ("--set", "data.train.path=away.npy")
+        error = told("tune", path, "--plot", str(tmp_path / wrong), *away, code=2)["error"]
+        assert message in error["message"]
 
 
 @pytest.mark.cluster

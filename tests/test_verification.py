@@ -157,6 +157,13 @@ def test_numbers_that_do_not_belong_together_are_found(folder: Path, name: str, 
     assert failed(verify_store(folder / "changed.zarr", silent())) == checks
 
 
+def test_of_a_model_the_champion_is_checked(folder: Path) -> None:
+    """A model's folder stands for the basis of its champion, which the report names."""
+    for path in (folder / "models/rows", folder / "models/rows/versions/1"):
+        report = verify_store(path, silent())
+        assert (report.path, report.kind, report.ok) == (str(folder / BASIS), "basis", True)
+
+
 def test_what_is_neither_is_refused(folder: Path) -> None:
     """Another folder and a store without readable attributes are refused by their paths."""
     with pytest.raises(ConfigError, match="neither a run's store nor a basis"):

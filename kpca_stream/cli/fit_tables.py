@@ -25,7 +25,7 @@ def render_run(console: Console, result: RunResult) -> None:
     if result.report is not None:
         render_report(console, result.report)
     _places(console, result.fit, result.score)
-    next_command(console, f"kpca-stream verify {result.fit.basis}")
+    next_command(console, "kpca-stream", "verify", result.fit.basis)
 
 
 def render_fit(console: Console, fit: FitSummary) -> None:
@@ -34,7 +34,7 @@ def render_fit(console: Console, fit: FitSummary) -> None:
     _gram(console, fit)
     _components(console, fit)
     _places(console, fit, None)
-    next_command(console, f"kpca-stream verify {fit.basis}")
+    next_command(console, "kpca-stream", "verify", fit.basis)
 
 
 def _data(console: Console, fit: FitSummary) -> None:
@@ -117,7 +117,7 @@ def render_merge(console: Console, result: MergeSummary) -> None:
     section(console, "Merged", facts)
     _components(console, result)
     section(console, "Where everything lies", [("basis", result.basis)])
-    next_command(console, f"kpca-stream verify {result.basis}")
+    next_command(console, "kpca-stream", "verify", result.basis)
 
 
 def _components(console: Console, fit: FitSummary | MergeSummary) -> None:

@@ -162,9 +162,12 @@ def _warnings_of(result: Result | None) -> tuple[str, ...]:
 
 _REMEDIES = {
     (errno.ENOSPC, errno.EDQUOT): "make room and run the same command again: it goes on where it stopped",
-    (errno.EROFS, errno.EACCES, errno.EPERM): (
-        "expected a place that may be written to: choose another path, or allow it"
+    (errno.EROFS,): "expected a place that may be written to: choose another path, or allow it",
+    (errno.EACCES, errno.EPERM): (
+        "expected a place that this user may read, and write to where results go: allow it, or choose "
+        "another path"
     ),
+    (errno.ENOENT,): "expected it to be there: correct the path, or make its folder",
     (errno.EISDIR, errno.ENOTDIR, errno.EEXIST): (
         "expected no file for a folder, nor a folder for a file: choose another path, or move it away"
     ),

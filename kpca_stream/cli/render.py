@@ -31,9 +31,17 @@ from kpca_stream.telemetry import duration, size
 from kpca_stream.tune_results import TuneSummary
 
 
+class _Console(Console):
+    """Rich's own, which leaves it to the invocation that nobody reads on."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise what Rich caught: it would end the process with 1."""
+        raise  # noqa: PLE0704  called in an except clause
+
+
 def render(result: Result, stream: TextIO, *, width: int | None = None) -> None:
     """Print `result` to `stream`, as wide as its terminal (or `width` columns)."""
-    console = Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+    console = _Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
     _RENDERERS.get(type(result), render_model)(console, result)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -39,11 +40,11 @@ def heading(console: Console, title: str) -> None:
     console.print(Text(f"\n{title}", style="bold", overflow="fold"))
 
 
-def next_command(console: Console, command: str) -> None:
-    """What to call next."""
+def next_command(console: Console, *words: str) -> None:
+    """What to call next, as a shell takes it."""
     heading(console, "Next")
     # Not wrapped: it is there to be copied.
-    console.print(f"  {command}", soft_wrap=True)
+    console.print(f"  {shlex.join(words)}", soft_wrap=True)
 
 
 def count(number: int, one: str, many: str) -> str:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kpca_stream.cli.commands import _config_options, _load, _pipeline, example
+from kpca_stream.cli.commands import PROGRAM, _config_options, _load, _pipeline, example
 from kpca_stream.cli.invocation import Invocation
 from kpca_stream.telemetry import Reporter
+
+if TYPE_CHECKING:
+    from kpca_stream.config import Config
+    from kpca_stream.tune_results import Trial
 
 
 @click.command(
@@ -26,6 +32,28 @@ def tune(path: str, settings: tuple[str, ...], plot: Path | None, **output: bool
     """
 
     def call(told: Reporter) -> Any:
-        return _pipeline().tune_config(_load(path, settings), told, plot=plot)
+        config = _load(path, settings)
+        found = _pipeline().tune_config(config, told, plot=plot)
+        return replace(found, command=(PROGRAM, "run", path, *_settings(settings, config, found.best)))
 
     return Invocation("tune", **output).perform(call)
+
+
+def _settings(given: Sequence[str], config: Config, best: Trial) -> Iterator[str]:
+    """Those of the call, the best's numbers, and a run's store for these: one store takes one kernel."""
+    numbers = {name: getattr(best, name) for name in ("gamma", "degree", "coef0")}
+    numbers = {name: f"{value:.6g}" for name, value in numbers.items() if value is not None}
+    mark = "-".join([best.kernel.rpartition(":")[2], *numbers.values()])
+    stores = {"gram.path": config.gram.path, "gram.work": config.gram.work}
+    changes = {
+        "kernel.name": best.kernel,
+        **{f"kernel.{name}": number for name, number in numbers.items()},
+        "solver.n_components": str(best.n_components),
+        **{
+            key: f"{place.rstrip('/').removesuffix('.zarr')}-{mark}.zarr"
+            for key, place in stores.items()
+            if place
+        },
+    }
+    for setting in [*given, *(f"{key}={value}" for key, value in changes.items())]:
+        yield from ("--set", setting)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from kpca_stream.cli.sections import next_command, section, titled
 from kpca_stream.telemetry import duration
-from kpca_stream.tune_results import Trial, TuneSummary
+from kpca_stream.tune_results import TuneSummary
 
 MOST_ROWS = 20
 
@@ -35,7 +35,7 @@ def render_tune(console: Console, result: TuneSummary) -> None:
         told = f"{len(failed):,} failed; {failed[0].kernel}: {failed[0].problem}"
         console.print(Padding(Text(told), (1, 0, 0, 2)))
     console.print(Padding(Text(result.note), (1, 0, 0, 2)))
-    next_command(console, command_of(result.best))
+    next_command(console, *result.command)
 
 
 def trials_table(summary: TuneSummary, *, narrow: bool = False) -> Table:
@@ -53,14 +53,6 @@ def trials_table(summary: TuneSummary, *, narrow: bool = False) -> Table:
         judgement = _number(trial.score, digits) or "failed", _number(trial.spread, digits)
         table.add_row(trial.kernel, *values, str(trial.n_components), *judgement[: 1 + len(last)])
     return table
-
-
-def command_of(trial: Trial) -> str:
-    """How to fit with these numbers."""
-    numbers = {f"kernel.{name}": getattr(trial, name) for name in ("gamma", "degree", "coef0")}
-    changes = {"kernel.name": trial.kernel, **numbers, "solver.n_components": trial.n_components}
-    told = (f"--set {key}={_number(value)}" for key, value in changes.items() if value is not None)
-    return f"kpca-stream run CONFIG {' '.join(told)}"
 
 
 def _number(value: float | str | None, digits: int = 6) -> str:

@@ -69,8 +69,8 @@ Gamma = Annotated[
     expected('a number > 0, "scale", "median" or null for 1/n_features'),
 ]
 Components = Annotated[
-    PositiveInt | Annotated[float, Field(gt=0, lt=1)],
-    expected("a whole number >= 1, or a share of the variance between 0 and 1"),
+    PositiveInt | Share,
+    expected("a whole number >= 1, or a share of the variance between 0 and 1, such as 0.9 or 90%"),
 ]
 TileRows = Annotated[PositiveInt | Literal["auto"], expected("a whole number >= 1, or auto")]
 Merge = Annotated[bool | Literal["auto"], expected("auto, true or false")]

@@ -284,7 +284,8 @@ def _kind(path: Location) -> str:
     if kind not in _OPENERS and isinstance(path, Address) and is_array_folder(path):
         return "zarr"
     if kind not in _OPENERS:
-        close = nearest(end, [*_OPENERS, *_OTHER_ENDS])
+        # A .tsv by another name is no .csv.
+        close = None if end == "tsv" else nearest(end, [*_OPENERS, *_OTHER_ENDS])
         hint = f"did you mean .{close}? " if close else ""
         raise ConfigError(
             f"{path}: unknown kind of file, got {path.suffix or 'no extension'!r}, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
@@ -70,15 +71,21 @@ def save_plot(summary: TuneSummary, path: Path) -> None:
 
 
 def check_plotting(path: Path) -> None:
-    """Refuse at once what could not be drawn in the end.
+    """Refuse at once what could not be drawn in the end, and make the folder.
 
     Raises
     ------
     ConfigError
-        If Matplotlib is not installed, or has no format of this name's end.
+        If Matplotlib is not installed, or has no format of this name's end; or if a picture must not be
+        written there.
+    OSError
+        If there is no folder, and none can be made.
     """
     if path.suffix.removeprefix(".") not in _figure().canvas.get_supported_filetypes():
         raise ConfigError(f"plot: got {path}, expected a name that ends in .png, .svg or .pdf")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ConfigError(f"plot: got {path}, expected a file that may be written; choose another path")
 
 
 def _figure() -> Any:

@@ -38,6 +38,9 @@ def read(path: Path, text: str, **options: Any) -> tuple[tuple[str, ...], NDArra
         ("0,1\n3,4\n", ("0", "1"), [[0, 1], [3, 4]]),
         ("0,1,2\n3,4,5\n", ("0", "1", "2"), [[3, 4, 5]]),
         (",a\n0,1\n", ("0", "a"), [[0, 1]]),
+        (",0,1,2\n7,3,4,5\n", ("0", "0", "1", "2"), [[7, 3, 4, 5]]),
+        (",0,1\n,3,4\n", ("0", "1", "2"), [[np.nan, 0, 1], [np.nan, 3, 4]]),
+        ("a;b\n1\n2\n", ("a;b",), [[1], [2]]),
         ("a,b\n1,\n,NA\nnan,inf\n", ("a", "b"), [[1, np.nan], [np.nan, np.nan], [np.nan, np.inf]]),
         ("a,b,c\n1,,x\n2,,y\n", ("a", "b"), [[1, np.nan], [2, np.nan]]),
         ('"a","b, ""c"""\n"1", 2.5\n', ("a", 'b, "c"'), [[1, 2.5]]),
@@ -127,6 +130,26 @@ def test_faults_are_named_at_opening(text: str, place: str, got: str, tmp_path: 
     assert place in str(caught.value)
     assert got in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a;b;c\n1.5;2;x\n", "semicolons"),
+        ("a;b\n1,5;2,5\n", "semicolons"),
+        ("1;2\n3;4\n", "semicolons"),
+        ("\t0\t1\n0\t1.5\t2.5\n", "tabs"),
+        ("a|b\n\n1|2\n", "bars"),
+        ("a b\n1.5 2.5\n", "spaces"),
+        ("1.5 2.5", None),
+        ("class name\nclass 1\n", None),
+    ],
+)
+def test_another_separator_is_named(text: str, told: str | None, tmp_path: Path) -> None:
+    """Fields that are not separated by commas are told by what they are; words with spaces are text."""
+    expected = "got 0 rows|columns of text" if told is None else f"x.csv: got fields separated by {told}, exp"
+    with pytest.raises(DataError, match=expected):
+        read(tmp_path / "x.csv", text)
 
 
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:

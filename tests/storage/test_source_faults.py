@@ -38,6 +38,8 @@ def test_missing_paths_and_unknown_kinds(tmp_path: Path) -> None:
     refused(ConfigError, "no such file or folder", tmp_path / "dangling.npy")
     (tmp_path / "x.parqet").touch()
     refused(ConfigError, r"got '.parqet', did you mean .parquet\?", tmp_path / "x.parqet")
+    (tmp_path / "x.tsv").touch()
+    refused(ConfigError, r"got '.tsv', expected .npy, .* convert the file", tmp_path / "x.tsv")
     (tmp_path / "x").touch()
     refused(ConfigError, "got 'no extension'", tmp_path / "x")
     refused(ConfigError, "got 'sklearn:digit', did you mean 'digits'", "sklearn:digit")

@@ -243,7 +243,7 @@ def _refuse_bad(source: Source, seen: Observation) -> None:
     raise DataError(
         f"{source.name}: {count} missing or infinite values; the first is {source.locate(row)}, "
         f"column {source.columns[column]!r}: got {value}, expected a finite number; "
-        "repair the data or set data.on_missing: drop"
+        "repair the data, or leave such rows out (in a configuration: data.on_missing: drop)"
     )
 
 

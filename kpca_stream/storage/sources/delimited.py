@@ -41,6 +41,7 @@ _TYPE_BYTES = 2**20
 _TYPE_ROWS = 1000
 _NULLS = frozenset(pacsv.ConvertOptions().null_values)
 _FLOAT = np.dtype(np.float64)
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
 
 
 @dataclass(frozen=True)
@@ -192,18 +193,20 @@ class CsvTable(FileTable):
 def open_csv(name: str, path: Location) -> CsvTable:
     """Read the header, find the types in the first rows, and index the rows.
 
-    The first line is a header unless all of its fields are numbers; 0, 1, 2, … over three or more columns
-    are the names that data frames have by default. A column is one of numbers if at least half of the values
-    in its first 1,000 rows are, or if it is empty.
+    The first line is a header unless all of its fields are numbers; 0, 1, 2, … over three or more columns,
+    also after an empty field, are the names that data frames have by default. A column is one of numbers if
+    at least half of the values in its first 1,000 rows are, or if it is empty.
 
     Raises
     ------
     DataError
-        If the file is empty, has no rows, or is no text in lines.
+        If the file is empty, has no rows, is no text in lines, or separates fields by something else.
     """
     file = stamped(name, path)
     with file.open() as raw:
         header, begin = _header(name, raw)
+        if len(header) == 1:
+            _check_separator(name, header[0], b"".join(_first_record(name, raw)).decode(errors="replace"))
         is_header = not _all_numbers(header) or _is_count(header)
         lines = index_lines(name, raw, begin if is_header else _bom(raw))
     check_not_empty(name, lines.n_rows, len(header))
@@ -227,6 +230,20 @@ def _header(name: str, raw: BinaryIO) -> tuple[list[str], int]:
         raise DataError(f"{name}: its first line is no CSV in UTF-8 ({error}); convert the file") from error
     check_not_empty(name, len(record), len(fields))
     return [field.strip() for field in fields], begin
+
+
+def _check_separator(name: str, header: str, row: str) -> None:
+    """Refuse what has no comma in its header, where something else separates the fields of a row, too."""
+    for separator, told in _SEPARATORS.items():
+        fields = row.strip().split(separator)
+        n_numbers = sum(_is_number(field.replace(",", ".")) for field in fields)
+        # Words may have spaces between them, and numbers among them.
+        is_table = n_numbers == len(fields) if separator == " " else n_numbers > 0
+        if 1 < len(header.split(separator)) <= len(fields) and is_table:
+            raise DataError(
+                f"{name}: got fields separated by {told}, expected commas; write it again with commas, and "
+                "with points in its numbers"
+            )
 
 
 def _first_record(name: str, raw: BinaryIO) -> Iterator[bytes]:
@@ -265,6 +282,8 @@ def _all_numbers(fields: list[str]) -> bool:
 
 
 def _is_count(fields: list[str]) -> bool:
+    """Whether these are a data frame's own names of columns, after a name of its index or none."""
+    fields = fields[1:] if fields[:1] == [""] else fields
     return len(fields) > 2 and fields == [str(position) for position in range(len(fields))]
 
 
