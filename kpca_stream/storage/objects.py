@@ -140,7 +140,7 @@ def head(address: Address) -> Entry | None:
     with told_of(address):
         with suppress(FileNotFoundError):
             return _entry(obstore.head(opened(address), address.key), address.name)
-        obstore.list_with_delimiter(opened(address), address.key)  # says where there is no bucket
+        next(iter(obstore.list(opened(address), address.key or None)), None)  # says where there is no bucket
     return None
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import threading
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +79,15 @@ def test_many_objects_are_listed_and_removed(root: Address) -> None:
     assert len(list(objects.tree(root))) == len(objects.names(root)) == 1100
     objects.delete_tree(root)
     assert list(objects.tree(root)) == []
+
+
+def test_to_ask_for_an_object_lists_no_folder(root: Address, buckets: Buckets) -> None:
+    """That there is no object is known after one page of what lies below, of whatever number."""
+    with ThreadPoolExecutor(4) as pool:
+        deque(pool.map(lambda index: objects.put(root / f"inbox/{index}", b""), range(1001)), 0)
+    buckets.fail()
+    assert objects.head(root / "inbox") is None
+    assert buckets.counts()["GET"] == 1
 
 
 def test_a_missing_object_saves_no_other_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
