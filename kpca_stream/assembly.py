@@ -24,6 +24,9 @@ from kpca_stream.storage.rows import ArrayRows
 
 Array = NDArray[Any]
 
+MUCH_RESIDUAL = 0.05
+"""Of the trace: a fit that leaves more says so, and how many landmarks it would take."""
+
 
 @dataclass(frozen=True, eq=False)
 class Drawn:

@@ -285,15 +285,25 @@ class FitPlan:
         return replace(self, method="nystrom", storage="recompute", memory_tasks=0)
 
     def _memory_remedy(self) -> str:
-        name = self.settings.wording
-        limit = name("memory_limit")
+        """What brings the need below the limit; where nothing that can be asked for does, the limit alone."""
+        limit, (words, other) = self.settings.wording("memory_limit"), self._smaller()
+        is_enough = other.memory_total(1) <= self.settings.memory_limit
+        return f"{words}, or raise {limit}" if is_enough else f"raise {limit}"
+
+    def _smaller(self) -> tuple[str, FitPlan]:
+        """What to ask for to need less memory, and the plan of the most that this brings."""
+        name, shape = self.settings.wording, self.shape
         if self.method == "nystrom":
-            return f"raise {limit}, or ask for fewer landmarks ({name('n_landmarks')})"
+            nystrom = replace(self.settings.nystrom, n_landmarks=shape.n_components)
+            fewest = replace(self, settings=replace(self.settings, nystrom=nystrom))
+            return f"ask for fewer landmarks ({name('n_landmarks')})", fewest
+        passes = replace(self, method="lanczos", storage="recompute", memory_tasks=0)
+        if self.storage == "memory" and self.method != "dense":
+            return f"set {name('storage', 'recompute')} (or zarr)", passes
+        least = replace(passes, shape=replace(shape, n_components=1, itemsize=4, mixed=False))
         if self.method == "dense":
-            return f"set {name('method', 'lanczos')} with a number of components, or raise {limit}"
-        if self.storage == "memory":
-            return f"set {name('storage', 'recompute')} (or zarr), or raise {limit}"
-        return f"raise {limit}, or ask for fewer components or {name('precision', 'float32')}"
+            return f"set {name('method', 'lanczos')} with a number of components", least
+        return f"ask for fewer components or {name('precision', 'float32')}", least
 
 
 def krylov_columns(settings: FitSettings, shape: Shape) -> int:

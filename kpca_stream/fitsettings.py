@@ -38,6 +38,7 @@ CONFIGURATION = Wording(
         "on_indefinite": "kernel.on_indefinite",
         "merge_duplicates": "data.merge_duplicates",
         "scale": "data.scale",
+        "columns": "data.columns",
         "allow_approximate": "solver.allow_approximate",
         "n_landmarks": "nystrom.landmarks",
         "landmark_method": "nystrom.method",

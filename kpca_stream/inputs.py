@@ -133,8 +133,9 @@ def without_zero_weights(
         return X, None, None
     weights = np.asarray(sample_weight, dtype=np.float64)
     kept = weights != 0
-    if weights.shape != (X.shape[0],) or kept.all():
-        return X, weights, None  # what is wrong with other weights is said once the rows are counted
+    is_wrong = weights.shape != (X.shape[0],) or not np.isfinite(weights).all() or (weights < 0).any()
+    if is_wrong or kept.all():
+        return X, weights, None  # what is wrong with weights is said once the rows are counted
     if not kept.any():
         raise ConfigError("sample_weight: got zeros only, expected some weight > 0")
     rows = da.from_array(X) if isinstance(X, zarr.Array) else X

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -10,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kpca_stream.approximation import drawn_rows
-from kpca_stream.assembly import Drawn, assembled, drawn_of
+from kpca_stream.assembly import MUCH_RESIDUAL, Drawn, assembled, drawn_of
 from kpca_stream.cluster import single_threaded_blas
-from kpca_stream.errors import DataError
+from kpca_stream.errors import DataError, KpcaStreamWarning
 from kpca_stream.fitsettings import FitSettings
 from kpca_stream.numerics.features import FeatureMap
 from kpca_stream.numerics.kernels.likeness import same_formula, same_preparation
@@ -150,6 +151,13 @@ def _rebuilt(
     K = features.kernel.matrix(features.landmarks, features.landmarks)
     made = assembled(features, K, statistics, drawn, settings, basis.columns)
     certificate = asdict(made.certificate)
+    if made.residual_share > MUCH_RESIDUAL:
+        warnings.warn(
+            f"residual trace is {100 * made.residual_share:.2g} %: these landmarks do not stand for all the "
+            "rows that were added up; fit all rows anew, or choose landmarks among rows of every kind",
+            KpcaStreamWarning,
+            stacklevel=2,
+        )
     return replace(made.basis, facts={**basis.facts, **made.basis.facts, "certificates": [certificate]})
 
 

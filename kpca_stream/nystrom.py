@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kpca_stream.assembly import Assembled, assembled, drawn_of
+from kpca_stream.assembly import MUCH_RESIDUAL, Assembled, assembled, drawn_of
 from kpca_stream.errors import KpcaStreamWarning
 from kpca_stream.fitplan import DEFINITE, FitPlan
 from kpca_stream.landmarking import choose_landmarks, curve_of
@@ -34,8 +34,6 @@ LARGEST_VALUE = 1e70
 """Of a kernel: the norm of the sums of its products is still a number."""
 JUDGED_ROWS = 500
 """By which a kernel that may be indefinite is looked at."""
-MUCH_RESIDUAL = 0.05
-"""Of the trace: a fit that leaves more says so, and how many landmarks it would take."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -86,7 +86,12 @@ def look_at(
     A `refusal` is raised as soon as merging of duplicates is given up; until then nothing is written.
     """
     if source.left_out:
-        reporter.note(f"{source.name}: left out, for it holds text: {_named(source.left_out)}")
+        warnings.warn(
+            f"{source.name}: left out {_named(source.left_out)}, which hold no numbers; convert them, or "
+            f"name the columns to take ({settings.wording('columns')})",
+            KpcaStreamWarning,
+            stacklevel=2,
+        )
     found = sweep(
         source,
         seed=settings.seed,
@@ -165,7 +170,7 @@ def check_weights(weights: Array | None, n_samples: int, *, held: float = 0.0) -
     if weights.shape != (n_samples,) or not np.isfinite(weights).all() or (weights <= 0).any():
         raise ConfigError(
             f"sample_weight: got shape {weights.shape} with values from {weights.min(initial=np.inf):.3g}, "
-            f"expected {n_samples} finite numbers > 0, one for each row"
+            f"expected {n_samples} finite numbers ≥ 0, one for each row"
         )
     if held + weights.sum() < 1 + 1e-6:
         raise ConfigError(

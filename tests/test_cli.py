@@ -143,6 +143,15 @@ def fails_with(error: BaseException) -> Callable[[Reporter], Any]:
     return call
 
 
+def test_tiles_that_are_computed_again_are_told_apart() -> None:
+    """No more tiles are made than there are; what later passes computed anew is a number of its own."""
+    lines = shown(
+        RunResult(fit=dataclasses.replace(FIT, tiles_found=0, tiles_made=18, tiles_repaired=0), score=SCORE),
+        80,
+    )
+    assert "  tiles           6 (edge 512): 0 found, 6 made, 12 made again" in lines
+
+
 @pytest.mark.parametrize("width", [60, 100])
 @pytest.mark.parametrize("result", RESULTS, ids=lambda result: type(result).__name__)
 def test_a_result_fits_the_terminal(result: Any, width: int) -> None:

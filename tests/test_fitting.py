@@ -101,9 +101,18 @@ def test_refusals_name_the_way_out_as_the_caller_writes_it() -> None:
     memory = plan(100_000, n_components=5, storage="memory").refusals()[0]
     assert memory.endswith("set gram.storage: recompute (or zarr), or raise limits.memory")
     with pytest.raises(
-        ConfigError, match=r"memory_limit is 1.0 MiB: raise memory_limit, .*precision='float32'"
+        ConfigError, match=r"ask for fewer components or precision='float32', or raise memory"
     ):
-        KernelPCA(5, eigen_solver="lanczos", memory_limit="1MiB").fit(rows(2000, 50))
+        KernelPCA(300, eigen_solver="lanczos", memory_limit="220MiB").fit(rows(4000, 50))
+
+
+def test_a_remedy_is_named_only_where_it_helps() -> None:
+    """What would still need more than the limit is not advised: then the limit alone is named."""
+    for settings in ({}, {"method": "lanczos", "n_components": 3}, {"method": "nystrom"}):
+        (alone,) = plan(60, memory_limit=100 * 2**20, **settings).refusals()
+        assert alone.endswith("limits.memory is 100.0 MiB: raise limits.memory")
+    helped = plan(4000, memory_limit=300 * 2**20, n_components=None).refusals()[0]
+    assert helped.endswith("set solver.method: lanczos with a number of components, or raise limits.memory")
 
 
 @pytest.mark.parametrize("n_samples", [2, 7, 600])

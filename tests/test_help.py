@@ -52,6 +52,20 @@ def test_the_help_of_all_names_every_command() -> None:
         assert re.search(rf"^  {path[0]} +\w", shown, re.MULTILINE), path
 
 
+@pytest.mark.parametrize("path", [(), ("models",), ("config",)], ids=" ".join)
+def test_the_list_of_commands_fits_a_narrow_window(path: tuple[str, ...]) -> None:
+    """In 60 columns no summary is cut."""
+    shown = CliRunner().invoke(commands, [*path, "--help"], terminal_width=60).output
+    assert "..." not in shown.split("Commands:")[1]
+
+
+def test_the_version_is_told() -> None:
+    """`--version` tells it, or that the package is not installed."""
+    shown = CliRunner().invoke(commands, ["--version"])
+    assert shown.exit_code == 0
+    assert re.fullmatch(r"kpca-stream, version (\d+\.\d+\S*|of a folder, not installed)\n", shown.output)
+
+
 def test_versions_are_shown() -> None:
     """Python, the packages, the system and the BLAS libraries are told, a line each."""
     stream = io.StringIO()

@@ -226,6 +226,7 @@ def test_one_row_is_refused() -> None:
         (np.ones(149), r"got shape \(149,\)"),
         (np.ones((150, 1)), r"got shape \(150, 1\)"),
         (np.r_[-1.0, np.ones(149)], "values from -1"),
+        (np.r_[-1.0, 0.0, np.ones(148)], r"got shape \(150,\) .* expected 150 finite numbers ≥ 0"),
         (np.r_[np.nan, np.ones(149)], "finite numbers"),
         (np.zeros(150), "got zeros only"),
         (np.full(150, 1 / 150), "got a sum of 1, expected more than 1"),

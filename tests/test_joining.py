@@ -164,3 +164,11 @@ def test_refused_rows_change_nothing() -> None:
     with pytest.raises(ConfigError, match="sample_weight"):
         found.partial_fit(X, sample_weight=-np.ones(len(X)))
     np.testing.assert_array_equal(found.eigenvalues_, before)
+
+
+def test_landmarks_that_no_longer_fit_are_told() -> None:
+    """Where rows of another kind are added, a warning says how much of the trace is left."""
+    far = X + 9.0
+    found = model().partial_fit(X)
+    with pytest.warns(KpcaStreamWarning, match=r"residual trace is \d+ %: these landmarks do not stand for"):
+        found.partial_fit(far)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -524,9 +525,10 @@ def test_table(tmp_path: Path) -> None:
     """On a terminal the verdict comes first, then the numbers that it rests on."""
     landed(tmp_path)
     config = model(tmp_path, when={"drift": 0.2, "max_age": "7 days"})
-    refit(config)
+    first, stream = io.StringIO(), io.StringIO()
+    render(refit(config), first, width=100)
+    assert re.search(r"max_column_ratio +not judged: expected at most 20", first.getvalue())
     land(tmp_path, 4, week(4))
-    stream = io.StringIO()
     render(refit(config), stream, width=100)
     text = stream.getvalue()
     for told in ("promoted", "version 2", "week-04.npy", "added: only new files are read", "due from 168h"):

@@ -59,27 +59,12 @@ def test_the_estimator_tells_nothing_of_units() -> None:
     KernelPCA(2, kernel="rbf", gamma=1e-6).fit(X)
 
 
-class Notes:
-    """Keeps what is noted."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.texts.append(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(silent(), name)
-
-
-@pytest.mark.parametrize(("columns", "told"), [(None, True), (["a", "b"], True), (["a"], False)])
-def test_columns_of_text_are_told(tmp_path: Path, columns: list[str] | None, told: bool) -> None:  # noqa: FBT001  pytest's call
-    """A column of text is named where all of numbers are taken; who chose some of these needs no telling."""
+@pytest.mark.parametrize("columns", [None, ["a", "b"], ["a"]])
+def test_columns_of_text_are_told(tmp_path: Path, columns: list[str] | None) -> None:
+    """A column of text is a warning where all of numbers are taken; who chose columns needs no telling."""
     lines = [f"{a},{b},word" for a, b in RNG.standard_normal((40, 2))]
-    (tmp_path / "rows.csv").write_text("\n".join(["a,b,label", *lines]))
-    changes = {"data.train.path": str(tmp_path / "rows.csv"), "data.columns": columns, "score": None}
-    notes = Notes()
-    if columns is None:
-        del changes["data.columns"]
-    fit_config(configured(tmp_path, changes), notes)
-    assert any("left out, for it holds text: 'label'" in text for text in notes.texts) == told
+    (tmp_path / "train.csv").write_text("\n".join(["a,b,label", *lines]))
+    chosen = {} if columns is None else {"data.columns": columns}
+    told = fitted(tmp_path, X, {"data.train.path": str(tmp_path / "train.csv"), **chosen})
+    assert len(told) == (columns is None)
+    assert all("left out 'label', which hold no numbers" in text for text in told)

@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from kpca_stream import tune
-from kpca_stream.errors import ConfigError, DataError
+from kpca_stream.errors import ConfigError, DataError, KpcaStreamWarning
 from kpca_stream.tuning import Around
 from kpca_stream.tuning.trials import fold_numbers
 
@@ -112,6 +112,7 @@ def test_a_kernel_has_only_its_own_numbers() -> None:
     assert all(trial.gamma is None for trial in found.trials if trial.kernel == "linear")
 
 
+@pytest.mark.filterwarnings("ignore:the best gamma:kpca_stream.errors.KpcaStreamWarning")
 def test_a_sweep_goes_around_a_rule() -> None:
     """Without values gamma goes from a 32nd of the median rule to 32 times it in seven equal powers."""
     X, _ = rings()
@@ -122,6 +123,7 @@ def test_a_sweep_goes_around_a_rule() -> None:
     np.testing.assert_allclose(sorted(trial.gamma or 0.0 for trial in few.trials), [0.5, 2.0, 8.0])
 
 
+@pytest.mark.filterwarnings("ignore:the best gamma:kpca_stream.errors.KpcaStreamWarning")
 def test_the_same_seed_judges_the_same() -> None:
     """A sample is drawn by the seed: equal ones give equal scores, another one others."""
     X = rows(500)
@@ -176,7 +178,8 @@ def test_the_edge_of_a_sweep_is_told() -> None:
     X, ring = rings()
     inside = tune(X, ring, gamma=[0.1, 5.0, 1000.0], n_components=2)
     assert inside.warnings == ()
-    edge = tune(X, ring, gamma=[0.01, 0.02, 5.0], n_components=2)
+    with pytest.warns(KpcaStreamWarning, match="the largest that was tried"):
+        edge = tune(X, ring, gamma=[0.01, 0.02, 5.0], n_components=2)
     assert re.search(r"best gamma of rbf, 5, is the largest that was tried", edge.warnings[0])
 
 
@@ -209,6 +212,8 @@ def test_feature_space_errors_are_never_compared() -> None:
         ({"kernel": "poly", "gamma": "median"}, "no median rule for the poly kernel"),
         ({"n_components": 0}, "n_components: got 0, expected numbers ≥ 1"),
         ({"alpha": -0.1}, "alpha: got -0.1"),
+        ({"gamma": []}, "gamma: got no value to try"),
+        ({"kernel": ()}, "kernels: got no value to try"),
         ({"folds": 1}, "folds: got 1, expected a whole number ≥ 2"),
         ({"folds": 80}, "folds: got 80 for 120 rows"),
         ({"sample_rows": 3}, "sample_rows: got 3"),

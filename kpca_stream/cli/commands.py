@@ -16,6 +16,7 @@ import click
 
 from kpca_stream.cli.invocation import Invocation, usage_failure
 from kpca_stream.errors import ConfigError
+from kpca_stream.packages import package_versions
 from kpca_stream.results import ConfigCheck
 from kpca_stream.telemetry import Reporter
 
@@ -103,8 +104,22 @@ def example(arguments: str) -> str:
     return f"\b\nExample:\n  {PROGRAM} {arguments}"
 
 
+def _tell_version(context: click.Context, _: click.Parameter, is_asked: bool) -> None:  # noqa: FBT001  click's call
+    if is_asked:
+        version = package_versions().get(PROGRAM, "of a folder, not installed")
+        click.echo(f"{PROGRAM}, version {version}")
+        context.exit()
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXIT_CODES)
-@click.version_option(package_name=PROGRAM, prog_name=PROGRAM)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_tell_version,
+    help="Show the version and exit.",
+)
 def commands() -> None:
     """Kernel PCA for data that do not fit.
 
@@ -126,7 +141,9 @@ def run(path: str, settings: tuple[str, ...], restart: bool, **output: bool) -> 
     return Invocation("run", **output).perform(call)
 
 
-@commands.command(epilog=example("plan model.yaml --shape 1000000x50"))
+@commands.command(
+    short_help="Tell what a fit will cost.", epilog=example("plan model.yaml --shape 1000000x50")
+)
 @_config_options
 @click.option(
     "--shape",
@@ -157,7 +174,10 @@ def fit(path: str, settings: tuple[str, ...], restart: bool, **output: bool) -> 
     return Invocation("fit", **output).perform(call)
 
 
-@commands.command(epilog=example("score model.yaml --set score.input.path=monday.parquet"))
+@commands.command(
+    short_help="Score what is new, each row once.",
+    epilog=example("score model.yaml --set score.input.path=monday.parquet"),
+)
 @_config_options
 @click.option(
     "--follow",
@@ -177,7 +197,9 @@ def score(path: str, settings: tuple[str, ...], follow: bool, **output: bool) ->
     return Invocation("score", **output).perform(call)
 
 
-@commands.command(epilog=example("verify models/digits/versions/1/basis.zarr"))
+@commands.command(
+    short_help="Check a Gram store or a basis.", epilog=example("verify models/digits/versions/1/basis.zarr")
+)
 @click.argument("path", metavar="STORE")
 @_output_options
 def verify(path: str, **output: bool) -> int:
@@ -185,7 +207,10 @@ def verify(path: str, **output: bool) -> int:
     return Invocation("verify", **output).perform(lambda told: _pipeline().verify_store(path, told))
 
 
-@commands.command(epilog=example("merge monday.zarr tuesday.zarr --into both.zarr"))
+@commands.command(
+    short_help="Add up Nyström bases of shared landmarks.",
+    epilog=example("merge monday.zarr tuesday.zarr --into both.zarr"),
+)
 @click.argument("paths", metavar="BASIS BASIS...", nargs=-1, required=True)
 @click.option("--into", required=True, metavar="PATH", help="The new basis; a folder that is not there yet.")
 @_output_options
@@ -202,12 +227,12 @@ def merge(paths: tuple[str, ...], into: str, **output: bool) -> int:
     return Invocation("merge", **output).perform(call)
 
 
-@commands.group()
+@commands.group(short_help="Check a configuration, or print the schema.")
 def config() -> None:
     """Check a configuration, or print the schema of all."""
 
 
-@config.command(epilog=example("config check model.yaml"))
+@config.command(short_help="Check a configuration.", epilog=example("config check model.yaml"))
 @_config_options
 def check(path: str, settings: tuple[str, ...], **output: bool) -> int:
     """Look for mistakes; each is told as file:line:column: key: what, got, expected."""

@@ -59,7 +59,11 @@ def _gram(console: Console, fit: FitSummary) -> None:
     if fit.landmarks is not None:
         section(console, title, _landmark_facts(fit, fit.landmarks))
         return
-    tiles = f"{fit.n_tiles:,} (edge {fit.tile_rows:,}): {fit.tiles_found:,} found, {fit.tiles_made:,} made"
+    again = max(0, fit.tiles_found + fit.tiles_made - fit.tiles_repaired - fit.n_tiles)
+    made = f"{fit.tiles_found:,} found, {fit.tiles_made - again:,} made"
+    tiles = f"{fit.n_tiles:,} (edge {fit.tile_rows:,}): {made}"
+    if again:
+        tiles += f", {again:,} made again"
     if fit.tiles_repaired:
         tiles += f", {fit.tiles_repaired:,} repaired"
     read = f", {count(fit.tiles_read, 'tile', 'tiles')} read" if fit.tiles_read else ""

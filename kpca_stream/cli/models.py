@@ -35,12 +35,14 @@ def _model_options(command: F) -> F:
 _alias_option = click.option("--alias", default="champion", show_default=True, help="Which pointer.")
 
 
-@click.group(epilog=_MODEL)
+@click.group(epilog=_MODEL, short_help="Look at versions, choose which one serves.")
 def models() -> None:
     """Look at the versions of a model, and choose which one serves."""
 
 
-@models.command("list", epilog=example("models list models/digits"))
+@models.command(
+    "list", short_help="Tell all versions and their standing.", epilog=example("models list models/digits")
+)
 @_model_options
 def list_(path: str, settings: tuple[str, ...], **output: bool) -> int:
     """Tell all versions, their standing, and what names them."""
@@ -53,7 +55,7 @@ def list_(path: str, settings: tuple[str, ...], **output: bool) -> int:
     return Invocation("models list", **output).perform(call)
 
 
-@models.command(epilog=example("models show models/digits 2"))
+@models.command(short_help="Tell all of one VERSION.", epilog=example("models show models/digits 2"))
 @_model_options
 @click.argument("version", default="champion")
 def show(path: str, settings: tuple[str, ...], version: str, **output: bool) -> int:
@@ -93,7 +95,10 @@ def promote(
     return Invocation("models promote", **output).perform(call)
 
 
-@models.command(epilog=example("models rollback models/digits --reason 'drifted'"))
+@models.command(
+    short_help="Let the version before serve again.",
+    epilog=example("models rollback models/digits --reason 'drifted'"),
+)
 @_model_options
 @_alias_option
 @click.option("--reason", help="Why the version that served is refused from now on.")
@@ -108,7 +113,7 @@ def rollback(path: str, settings: tuple[str, ...], alias: str, reason: str | Non
     return Invocation("models rollback", **output).perform(call)
 
 
-@models.command(epilog=example("models diff models/digits 1 2"))
+@models.command(short_help="Compare two versions.", epilog=example("models diff models/digits 1 2"))
 @_model_options
 @click.argument("first")
 @click.argument("second")
@@ -127,7 +132,9 @@ def diff(path: str, settings: tuple[str, ...], first: str, second: str, **output
     return Invocation("models diff", **output).perform(call)
 
 
-@models.command(epilog=example("models gc models/digits --keep 5 --dry-run"))
+@models.command(
+    short_help="Take old versions away.", epilog=example("models gc models/digits --keep 5 --dry-run")
+)
 @_model_options
 @click.option(
     "--keep", type=int, default=5, show_default=True, help="So many of the newest, and of the refused."

@@ -11,7 +11,7 @@ from kpca_stream.cli.invocation import Invocation
 from kpca_stream.telemetry import Reporter
 
 
-@click.command(epilog=example("refit model.yaml --dry-run"))
+@click.command(short_help="Fit a new version where one is due.", epilog=example("refit model.yaml --dry-run"))
 @_config_options
 @click.option("--force", is_flag=True, help="Fit though nothing makes it due.")
 @click.option("--dry-run", is_flag=True, help="Tell what would be done; write nothing.")

@@ -103,4 +103,5 @@ def _comparison(found: Comparison) -> Iterator[Fact]:
 
 
 def _check(check: GateCheck) -> Fact:
-    return check.name, f"{'ok' if check.ok else 'FAILED'}: {check.detail}"
+    verdict = "FAILED" if not check.ok else "not judged" if check.value is None else "ok"
+    return check.name, f"{verdict}: {check.detail}"

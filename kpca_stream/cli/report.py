@@ -11,7 +11,10 @@ from kpca_stream.cli.invocation import Invocation
 from kpca_stream.telemetry import Reporter
 
 
-@click.command(epilog=example("report model.yaml --set report.path=monday.html"))
+@click.command(
+    short_help="Write an HTML page about the model.",
+    epilog=example("report model.yaml --set report.path=monday.html"),
+)
 @_config_options
 def report(path: str, settings: tuple[str, ...], **output: bool) -> int:
     """Write a page about the published model and its scores: one HTML file."""

@@ -12,7 +12,10 @@ from kpca_stream.cli.invocation import Invocation
 from kpca_stream.telemetry import Reporter
 
 
-@click.command(epilog=example("tune model.yaml --set tune.n_components=[5,10] --plot tune.png"))
+@click.command(
+    short_help="Try kernels and their numbers.",
+    epilog=example("tune model.yaml --set tune.n_components=[5,10] --plot tune.png"),
+)
 @_config_options
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw it, as .png or .svg.")
 def tune(path: str, settings: tuple[str, ...], plot: Path | None, **output: bool) -> int:

@@ -149,7 +149,7 @@ def _check(
 ) -> GateCheck | None:
     if limit is None:
         return None
-    got = "not known" if value is None else f"{value:.6g}{unit}"
-    where = f" of {of}" if of and value is not None else ""
-    detail = f"got {got}{where}, expected at {'least' if least else 'most'} {limit:.6g}{unit}"
+    where = f" of {of}" if of else ""
+    got = "" if value is None else f"got {value:.6g}{unit}{where}, "
+    detail = f"{got}expected at {'least' if least else 'most'} {limit:.6g}{unit}"
     return GateCheck(name=name, value=value, limit=limit, ok=ok, detail=detail)

@@ -161,6 +161,10 @@ def checked_name(name: str) -> str:
 
 
 def _key(name: str) -> str:
+    if name.isdigit():
+        raise ConfigError(
+            f"alias: got {name!r}, which is a version; expected a name with a letter, such as live"
+        )
     return f"aliases/{checked_name(name)}"
 
 

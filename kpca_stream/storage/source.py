@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -73,12 +73,15 @@ class Source:
         Rows of the table that belong to the source.
     picked : tuple of int
         Positions of the columns, in the order that was asked for.
+    chosen : bool
+        Whether somebody asked for these columns, rather than for all that hold numbers.
     """
 
     table: Table
     start: int
     stop: int
     picked: tuple[int, ...]
+    chosen: bool = True
 
     @property
     def name(self) -> str:
@@ -102,9 +105,8 @@ class Source:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Names of columns of text, where all others are taken."""
-        names = tuple(column.name for column in self.table.columns if column.dtype is None)
-        return names if len(names) + len(self.picked) == len(self.table.columns) else ()
+        """Names of columns that hold no numbers, where all others are taken unasked."""
+        return () if self.chosen else tuple(each.name for each in self.table.columns if each.dtype is None)
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
@@ -166,7 +168,7 @@ class Source:
     def part(self, start: int, stop: int) -> Source:
         """Only rows ``start`` to ``stop``: pickles no more of the table than these need."""
         table, first = self.table.narrow(self.start + start, self.start + stop)
-        return Source(table, first, first + stop - start, self.picked)
+        return replace(self, table=table, start=first, stop=first + stop - start)
 
     def parts(self, part_rows: int | None = None) -> list[Part]:
         """Parts to score one by one: the files of a folder, cut to `part_rows` rows where given."""
@@ -213,7 +215,7 @@ def open_source(
     """
     table = _open_table(path)
     start, stop = row_range(table, rows)
-    return Source(table, start, stop, picked_columns(table, columns))
+    return Source(table, start, stop, picked_columns(table, columns), chosen=columns is not None)
 
 
 def _open_table(path: str | Path | NDArray[Any] | zarr.Array[Any]) -> Table:

@@ -7,7 +7,9 @@ Distances in feature space cannot: each kernel has a space of its own.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 
 from kpca_stream import passes
 from kpca_stream.cluster import connect, single_threaded_blas
-from kpca_stream.errors import ConfigError, DataError
+from kpca_stream.errors import ConfigError, DataError, KpcaStreamWarning
 from kpca_stream.fitplan import gib
 from kpca_stream.inputs import as_source, unwrapped
 from kpca_stream.numerics.forecast import SAMPLE_ROWS
@@ -141,10 +143,12 @@ def tune(  # noqa: PLR0913  what is tried and how it is judged
     if not hasattr(X, "shape") or hasattr(X, "columns"):
         X = np.asarray(X)
     source, _folder = as_source(X, MEMORY)
-    if n_jobs is None:
-        return tuned(source, grid, settings, labels=y)
-    with connect("threads", n_workers=None if n_jobs < 0 else n_jobs):
-        return tuned(source, grid, settings, labels=y)
+    usual = nullcontext() if n_jobs is None else connect("threads", n_workers=None if n_jobs < 0 else n_jobs)
+    with usual:
+        found = tuned(source, grid, settings, labels=y)
+    for text in found.warnings:
+        warnings.warn(text, KpcaStreamWarning, stacklevel=2)
+    return found
 
 
 def tuned(
@@ -157,6 +161,7 @@ def tuned(
 ) -> TuneSummary:
     """Judge all candidates of a grid on a sample of `source`; see `tune`."""
     began, reporter = time.perf_counter(), reporter or silent()
+    _check_values(grid)
     _check(grid, settings, labels)
     with single_threaded_blas():
         looked = sweep(
@@ -189,6 +194,17 @@ def tuned(
     )
 
 
+def _check_values(grid: Grid) -> None:
+    for name in ("kernels", "gamma", "degree", "coef0", "n_components", "alpha"):
+        values = getattr(grid, name)
+        if isinstance(values, Sequence) and not values:
+            raise ConfigError(f"{name}: got no value to try, expected one or several")
+    for name, at_least in (("n_components", 1), ("alpha", 0)):
+        for value in getattr(grid, name):
+            if isinstance(value, str) or not value >= at_least:
+                raise ConfigError(f"{name}: got {value!r}, expected numbers ≥ {at_least}")
+
+
 def _check(grid: Grid, settings: TuneSettings, labels: Any) -> None:
     """Refuse what no row is needed to refuse."""
     for spec in grid.kernels:
@@ -200,10 +216,6 @@ def _check(grid: Grid, settings: TuneSettings, labels: Any) -> None:
         value = getattr(settings, name)
         if not isinstance(value, int) or value < low:
             raise ConfigError(f"{name}: got {value!r}, expected a whole number ≥ {low}")
-    for name, at_least in (("n_components", 1), ("alpha", 0)):
-        for value in getattr(grid, name):
-            if isinstance(value, str) or not value >= at_least:
-                raise ConfigError(f"{name}: got {value!r}, expected numbers ≥ {at_least}")
     if labels is not None:
         make_estimator(settings.estimator)
 

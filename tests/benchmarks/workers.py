@@ -2,9 +2,9 @@
 
 ``python -m tests.benchmarks.workers``. Clusters, d = 50, float32. Client and scheduler need the same cores as
 the workers do, so that 2 is out of reach on two of them. Bytes that workers moved to disk must be 0. Tiles
-are built in the workers' memory, and a pass computes them again; what goes through files is bound by the disk and
-by the memory's speed too, so that beside a pass over stored tiles stands one over a raw file, by one thread
-and by two.
+are built in the workers' memory, and a pass computes them again. What goes through files is bound by the disk
+and by the speed of memory too: beside a pass over stored tiles stands one over a raw file, by one thread and
+by two.
 """
 
 from __future__ import annotations

@@ -82,6 +82,13 @@ def test_an_alias_of_no_version_is_refused(registry: Registry, basis: Basis) -> 
             registry.resolve()
 
 
+def test_an_alias_is_not_a_number(registry: Registry, basis: Basis) -> None:
+    """A name that is a number would be taken for the version of that number."""
+    registry.publish(basis, named("a"))
+    with pytest.raises(ConfigError, match="got '7', which is a version"):
+        registry.point(1, "7")
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", ".hidden", "a\\b", "a\0b", "-x", "a b"])
 def test_names_cannot_leave_the_folder(tmp_path: Path, basis: Basis, name: str) -> None:
     """A model's or an alias's name with a separator, a leading dot or the like is refused."""
