@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from kpca_stream.errors import KpcaStreamWarning
 from kpca_stream.storage.damage import FAULTS, first_line
+from kpca_stream.storage.npy import npy_header
 from kpca_stream.storage.whole import written_whole
 
 Array = NDArray[Any]
@@ -143,18 +144,12 @@ def _refuse_larger(stream: BinaryIO) -> None:
                 raise ValueError(f"{info.filename} is compressed")
             n_bytes -= info.file_size
             with archive.open(info) as member:
-                version = np.lib.format.read_magic(member)
-                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else _header_2_0
-                shape, _, dtype = read(member)
+                shape, _, dtype = npy_header(member)
             if math.prod(shape) * dtype.itemsize > info.file_size:
                 raise ValueError(f"{info.filename} says that it holds {shape} of {dtype}")
     if n_bytes < 0:
         raise ValueError("its members are larger than the file")
     stream.seek(0)
-
-
-def _header_2_0(member: Any) -> Any:
-    return np.lib.format.read_array_header_2_0(member)
 
 
 def _is_readable(path: Path) -> bool:

@@ -13,7 +13,7 @@ from zarr.codecs import BytesCodec, Crc32cCodec
 from kpca_stream.errors import DataError
 from kpca_stream.numerics.buffer import Buffer
 from kpca_stream.numerics.tiles import Tile, TileGrid
-from kpca_stream.storage.chunks import Chunk, chunk_of
+from kpca_stream.storage.chunks import RUN, Chunk, chunk_of
 
 Array = NDArray[Any]
 
@@ -31,6 +31,7 @@ def create_array(
     *,
     dimensions: tuple[str, ...],
     fill_value: Any = np.nan,
+    attributes: dict[str, Any] | None = None,
 ) -> zarr.Array[Any]:
     """A new array with a checksum a chunk and no compression, which kernel values do not reward.
 
@@ -44,6 +45,7 @@ def create_array(
         serializer=CODECS[0],
         compressors=CODECS[1:],
         fill_value=fill_value,
+        attributes=attributes,
         dimension_names=dimensions,
         overwrite=True,
         config={"write_empty_chunks": True},
@@ -59,10 +61,14 @@ def write_array(
     array[...] = values
 
 
-def create_tiles(group: zarr.Group, n_samples: int, tile_rows: int, dtype: DTypeLike) -> zarr.Array[Any]:
-    """The array of the tiles of a Gram matrix, one chunk each."""
+def create_tiles(
+    group: zarr.Group, n_samples: int, tile_rows: int, dtype: DTypeLike, run: str
+) -> zarr.Array[Any]:
+    """The array of the tiles of a run's Gram matrix, one chunk each."""
     shape, chunks = (n_samples, n_samples), (tile_rows, tile_rows)
-    return create_array(group, "tiles", shape, chunks, dtype, dimensions=("row", "column"))
+    return create_array(
+        group, "tiles", shape, chunks, dtype, dimensions=("row", "column"), attributes={RUN: run}
+    )
 
 
 def check_description(array: zarr.Array[Any]) -> None:

@@ -2,11 +2,16 @@
 
 Going there directly, workers read and write side by side, where Zarr's one event loop takes a tile after the
 other.
+
+A worker may outlive its run, and end a task when another run has begun at the same place. So a file is
+written in a folder that is named after the run, goes with it, and without which it cannot take its name; and
+an object says of which run it is. One that says of none was brought back from a copy.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from io import FileIO
@@ -18,6 +23,7 @@ from numpy.typing import NDArray
 from zarr.storage import LocalStore
 
 from kpca_stream.addresses import Address
+from kpca_stream.errors import DataError
 from kpca_stream.numerics.buffer import Buffer
 from kpca_stream.numerics.tiles import Tile
 from kpca_stream.storage import objects
@@ -26,6 +32,9 @@ from kpca_stream.storage.outage import told_of
 from kpca_stream.storage.whole import written_whole
 
 Array = NDArray[Any]
+
+RUN = "run"
+"""The attribute of an array, and of its objects, that names the run that they are of."""
 
 
 class Chunk(Protocol):
@@ -43,9 +52,10 @@ class Chunk(Protocol):
 
 @dataclass(frozen=True)
 class FileChunk:
-    """A chunk in a folder."""
+    """A chunk in a folder, written `within` that of its run, if it has one."""
 
     path: Path
+    within: Path | None = None
 
     def exists(self) -> bool:
         """See `Chunk`."""
@@ -64,17 +74,24 @@ class FileChunk:
 
     def write(self, values: Array, checksum: bytes) -> None:
         """See `Chunk`."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(self.path, synced=False) as file:
-            file.write(values.data)
-            file.write(checksum)
+        try:
+            self.path.parent.mkdir(parents=self.within is None, exist_ok=True)
+            with written_whole(self.path, synced=False, within=self.within) as file:
+                file.write(values.data)
+                file.write(checksum)
+        except FileNotFoundError as error:
+            raise DataError(
+                f"{self.path} belongs to a store that was removed or begun anew since (got no folder "
+                f"{self.within}, expected that of its run); fit again"
+            ) from error
 
 
 @dataclass(frozen=True)
 class ObjectChunk:
-    """A chunk in an object store, in one put."""
+    """A chunk in an object store, in one put, of a `run`, if that has a name."""
 
     address: Address
+    run: str | None = None
 
     def exists(self) -> bool:
         """See `Chunk`."""
@@ -93,7 +110,7 @@ class ObjectChunk:
         try:
             with told_of(self.address):
                 found = obstore.get(objects.opened(self.address), self.address.key)
-                if found.meta["size"] != n_bytes:
+                if found.meta["size"] != n_bytes or not self._is_own(found.attributes):
                     return None
                 content = buffer.of(n_bytes)
                 for piece in found:
@@ -108,17 +125,41 @@ class ObjectChunk:
         import obstore
 
         content = b"".join((values.data.cast("B"), checksum))
+        own = {} if self.run is None else {RUN: self.run}
         with told_of(self.address):
-            obstore.put(objects.opened(self.address), self.address.key, content, use_multipart=False)
+            obstore.put(
+                objects.opened(self.address), self.address.key, content, attributes=own, use_multipart=False
+            )
+
+    def _is_own(self, attributes: Mapping[str, Any]) -> bool:
+        return self.run in (None, attributes.get(RUN, self.run))
 
 
 def chunk_of(tiles: zarr.Array[Any], tile: Tile) -> Chunk | None:
     """The place of a chunk, in Zarr's default layout; None in a store that has neither files nor objects."""
-    store = tiles.store_path.store
+    store, run = tiles.store_path.store, tiles.attrs.get(RUN)
     key = f"{tiles.store_path.path}/c/{tile[0]}/{tile[1]}".removeprefix("/")
     if isinstance(store, LocalStore):
-        return FileChunk(Path(store.root) / key)
-    return ObjectChunk(replace(store.address, key=key)) if isinstance(store, BucketStore) else None
+        path = Path(store.root) / key
+        return FileChunk(path, None if run is None else _under_way(path.parents[2], run))
+    if isinstance(store, BucketStore):
+        return ObjectChunk(replace(store.address, key=key), None if run is None else str(run))
+    return None
+
+
+def taken(tiles: zarr.Array[Any], run: str) -> zarr.Array[Any]:
+    """The same array, of which chunks are written by `run` alone from now on."""
+    store = tiles.store_path.store
+    if isinstance(store, LocalStore):
+        folder = Path(store.root) / tiles.store_path.path
+        for path in (folder / "c", _under_way(folder, run)):
+            path.mkdir(exist_ok=True)
+    return tiles if tiles.attrs.get(RUN) == run else tiles.update_attributes({RUN: run})
+
+
+def _under_way(folder: Path, run: Any) -> Path:
+    """Where an array's files are until they are whole."""
+    return folder / f"{RUN}-{run}"
 
 
 def _filled(file: FileIO, content: Array) -> int:

@@ -3,7 +3,8 @@
 A Zarr v3 group on a local or shared file system::
 
     rows         (n, d)   the checked, cast rows, where the source cannot be read in place
-    tiles        (n, n)   k'(x_i, x_j), one chunk a tile, only i ≤ j; fill value NaN
+    tiles        (n, n)   k'(x_i, x_j), one chunk a tile, only i ≤ j; fill value NaN; the attribute run
+                          names the identity, tiles/run-... is where files of that run are until whole
     row_means    (n,)     float64
     diagonal     (n,)     float64
     weights      (n,)     float64, how often each row occurs; only where duplicates are merged
@@ -33,6 +34,7 @@ from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.storage import intact, premises
 from kpca_stream.storage.checkpoint import Checkpoints
 from kpca_stream.storage.chunked import REMEDY, check_description, create_tiles, write_array
+from kpca_stream.storage.chunks import taken
 from kpca_stream.storage.damage import FAULTS, told_as
 from kpca_stream.storage.naming import Named, attributes_of, versioned
 from kpca_stream.storage.rows import NpyRows, Rows, ZarrRows
@@ -169,7 +171,8 @@ class RunStore:
             self.group.attrs["tiles"] = str(self.objects.address)
         group = self.group if self.objects is None else self.objects.begun(self.identity)
         create = create_tiles if self.objects is None else self.objects.created
-        array = self._tiles_of(group) or create(group, n_samples, tile_rows, dtype)
+        run = self.named.run
+        array = self._tiles_of(group) or create(group, n_samples, tile_rows, dtype, run)
         held, asked = (array.shape[0], array.chunks[0], array.dtype), (n_samples, tile_rows, np.dtype(dtype))
         if held != asked:
             raise DataError(
@@ -177,7 +180,7 @@ class RunStore:
                 "with --restart, or remove the store"
             )
         check_description(array)
-        return array
+        return taken(array, run)
 
     def tiles(self) -> zarr.Array[Any] | None:
         """The array of tiles as it is; None where there is none."""

@@ -41,6 +41,11 @@ class Named:
         """The fit that was begun last."""
         return self.group.attrs.get("fit")
 
+    @property
+    def run(self) -> str:
+        """One word for all that the stored values depend on."""
+        return _digest(self.identity, None)
+
     def check(self) -> str:
         """Check that the attributes are those that were written; returns what they name.
 

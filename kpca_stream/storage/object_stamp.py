@@ -116,10 +116,11 @@ class ObjectFile(io.RawIOBase):
     @contextmanager
     def telling(self) -> Iterator[None]:
         """Around a library that tells of a request that failed as of bytes that are damaged."""
+        earlier = self.failure
         try:
             yield
         except Exception as error:
-            if self.failure is None or isinstance(error, KpcaStreamError):
+            if self.failure is None or self.failure is earlier or isinstance(error, KpcaStreamError):
                 raise
             raise self.failure from error
 

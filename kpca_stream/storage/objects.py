@@ -140,7 +140,7 @@ def head(address: Address) -> Entry | None:
     with told_of(address):
         with suppress(FileNotFoundError):
             return _entry(obstore.head(opened(address), address.key), address.name)
-        obstore.list_with_delimiter(opened(address), address.key)  # says where there is no bucket
+        next(iter(obstore.list(opened(address), address.key or None)), None)  # says where there is no bucket
     return None
 
 
@@ -172,9 +172,15 @@ def tree(address: Address) -> Iterator[Entry]:
 def delete(*addresses: Address) -> None:
     """Remove objects of one bucket; those that are not there are gone already."""
     if addresses:
-        obstore = _library(addresses[0])
-        with told_of(addresses[0]), suppress(FileNotFoundError):
-            obstore.delete(opened(addresses[0]), [address.key for address in addresses])
+        obstore, store = _library(addresses[0]), opened(addresses[0])
+        keys = [address.key for address in addresses]
+        with told_of(addresses[0]):
+            try:
+                obstore.delete(store, keys)
+            except FileNotFoundError:  # tells of one that is not there, and leaves others
+                for key in keys:
+                    with suppress(FileNotFoundError):
+                        obstore.delete(store, key)
 
 
 def delete_tree(address: Address, first: Sequence[str] = (), last: Sequence[str] = ()) -> None:

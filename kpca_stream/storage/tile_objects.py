@@ -3,8 +3,8 @@
 ::
 
     s3://bucket/g.zarr/zarr.json         the identity of the run, with a digest
-    s3://bucket/g.zarr/tiles/zarr.json   what a tile is
-    s3://bucket/g.zarr/tiles/c/0/1       a tile, as Zarr would write it
+    s3://bucket/g.zarr/tiles/zarr.json   what a tile is, and of which run
+    s3://bucket/g.zarr/tiles/c/0/1       a tile, as Zarr would write it; its metadata tell of which run
 
 Both descriptions are put if they are absent: of two runs that begin at once one names the group, and the
 other one finds it named.
@@ -89,10 +89,12 @@ class TileObjects:
         if "tiles" in found and _DESCRIPTION not in found and not self.restart:
             raise DataError(f"{self.address} {UNNAMED_TILES}")
 
-    def created(self, group: zarr.Group, n_samples: int, tile_rows: int, dtype: Any) -> zarr.Array[Any]:
+    def created(
+        self, group: zarr.Group, n_samples: int, tile_rows: int, dtype: Any, run: str
+    ) -> zarr.Array[Any]:
         """The array of tiles in `group`, described here unless it is already."""
         store: dict[str, Any] = {}
-        create_tiles(zarr.create_group(MemoryStore(store), zarr_format=3), n_samples, tile_rows, dtype)
+        create_tiles(zarr.create_group(MemoryStore(store), zarr_format=3), n_samples, tile_rows, dtype, run)
         key = f"tiles/{_DESCRIPTION}"
         put_if_absent(self.address / key, store[key].to_bytes())
         with told_of(self.address):

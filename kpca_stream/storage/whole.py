@@ -17,18 +17,19 @@ LEFTOVER_SECONDS = 86400.0
 
 
 @contextmanager
-def written_whole(path: Path, *, synced: bool = True) -> Iterator[BinaryIO]:
+def written_whole(path: Path, *, synced: bool = True, within: Path | None = None) -> Iterator[BinaryIO]:
     """A file to write to, which takes the name `path` when the block ends: written beside it and synced.
 
     If the block fails, what lay at `path` stays, and nothing is left of the new one. One that is not `synced`
-    is on its way to the disk; a power failure may leave it cut, which a checksum must tell.
+    is on its way to the disk; a power failure may leave it cut, which a checksum must tell. With `within` it
+    is written in that folder, and takes its name only while the folder is there.
 
     Raises
     ------
     OSError
         With the name of the file, if there is no room or no permission.
     """
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+    partial = (within or path.parent) / f".{path.name}.{uuid.uuid4().hex}.partial"
     try:
         with naming(path), partial.open("wb") as file:
             yield file

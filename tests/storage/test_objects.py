@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pickle
 import threading
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -75,6 +78,27 @@ def test_many_objects_are_listed_and_removed(root: Address) -> None:
         objects.put(root / f"{index:04}", b"")
     assert len(list(objects.tree(root))) == len(objects.names(root)) == 1100
     objects.delete_tree(root)
+    assert list(objects.tree(root)) == []
+
+
+def test_to_ask_for_an_object_lists_no_folder(root: Address, buckets: Buckets) -> None:
+    """That there is no object is known after one page of what lies below, of whatever number."""
+    with ThreadPoolExecutor(4) as pool:
+        deque(pool.map(lambda index: objects.put(root / f"inbox/{index}", b""), range(1001)), 0)
+    buckets.fail()
+    assert objects.head(root / "inbox") is None
+    assert buckets.counts()["GET"] == 1
+
+
+def test_a_missing_object_saves_no_other_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a store tells of an object that it was to remove and has not, all the others are removed."""
+    store = pytest.importorskip("obstore.store").LocalStore(tmp_path)
+    monkeypatch.setattr(objects, "opened", lambda _: store)
+    root = Address("gs", "bucket", "a")
+    keys = [root / f"{index:02}" for index in range(40)]
+    for key in keys:
+        objects.put(key, b"1")
+    objects.delete(root / "missing", *keys[:30], root / "gone", *keys[30:])
     assert list(objects.tree(root)) == []
 
 

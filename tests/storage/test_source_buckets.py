@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from kpca_stream.addresses import Address
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.storage import objects
 from kpca_stream.storage.located import zarr_store
+from kpca_stream.storage.object_stamp import ObjectFile, ObjectStamp
 from kpca_stream.storage.source import Source, open_source
 from tests.jobs import ROOT
 
@@ -109,6 +111,22 @@ def test_a_file_is_read_as_on_disk(name: str, tmp_path: Path, bucket: str, bucke
     assert there.rows() is None
     carried = there.carried(10, 20, [here.columns[1]])
     assert sum(batch.num_rows for batch in carried) == 10
+
+
+def test_a_failure_is_told_once(bucket: str) -> None:
+    """Of a request that failed a library's error is told as that, and a later one as what it is."""
+    address = Address.parse(bucket) / "x"
+    objects.put(address, b"123")
+    file = ObjectFile(ObjectStamp.of("x", address))
+    objects.delete(address)
+    with pytest.raises(DataError, match="removed"), file.telling():  # noqa: PT012
+        with suppress(DataError):
+            file.read(1)
+        raise ValueError("cut")
+    objects.put(address, b"123")
+    with pytest.raises(ValueError, match="cut"), file.telling():  # noqa: PT012
+        assert file.read(1) == b"1"
+        raise ValueError("cut")
 
 
 @pytest.mark.parametrize("name", WRITERS)

@@ -17,6 +17,7 @@ from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.parameters import nearest
 from kpca_stream.storage.damage import told_as
 from kpca_stream.storage.located import address_of, open_node
+from kpca_stream.storage.npy import npy_header
 from kpca_stream.storage.object_stamp import ObjectStamp, ZarrObjectsStamp
 from kpca_stream.storage.rows import ArrayRows, NpyRows, Rows, ZarrRows
 from kpca_stream.storage.sources.table import (
@@ -184,22 +185,15 @@ def open_npy(name: str, path: Location) -> NpyTable:
         told_as(f"{name}: not a whole .npy file of numbers", "write it again with numpy.save"),
         file.open() as opened,
     ):
-        shape, by_columns, dtype = _header(opened)
+        shape, is_fortran, dtype = npy_header(opened)
         offset = opened.tell()
         if dtype.hasobject or min(shape, default=0) < 0:
             raise ValueError(f"got shape {shape} of {dtype}")
         if offset + math.prod(shape) * dtype.itemsize > file.size:
             raise ValueError(f"got {file.size} bytes for shape {shape} of {dtype}")
     check_array(name, shape, dtype)
-    return NpyTable(file, shape, dtype, offset, by_columns)
-
-
-def _header(file: BinaryIO) -> tuple[Any, bool, np.dtype[Any]]:
-    """Shape, whether columns lie in one piece, and type of a file that is opened at its beginning."""
-    version = np.lib.format.read_magic(file)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, is_fortran, dtype = read(file)
-    return shape, is_fortran and min(shape, default=0) > 1, dtype
+    n_rows, n_columns = shape
+    return NpyTable(file, (n_rows, n_columns), dtype, offset, by_columns=is_fortran and min(shape) > 1)
 
 
 @dataclass(frozen=True, eq=False)
