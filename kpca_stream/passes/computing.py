@@ -59,11 +59,10 @@ def _brought_home(client: Any, graphs: Sequence[Any]) -> Sequence[Any]:
     results: dict[Any, Any] = {}
     # Not with_results: as_completed waits for ever for a result that is lost and cannot be made again.
     for batch in as_completed(futures).batches():
-        finished = [future for future in batch if future.status == "finished"]
-        results.update(
-            zip([future.key for future in finished], client.gather(finished, direct=direct), strict=True)
-        )
-        for future in finished:
+        finished = {future.key: future for future in batch if future.status == "finished"}
+        if finished:  # Dask asks the scheduler also for nothing, and waits for one that is gone
+            results.update(client.gather(finished, direct=direct))
+        for future in finished.values():
             future.release()
     for future in futures:
         if future.key not in results:
