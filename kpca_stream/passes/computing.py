@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import dask
@@ -46,8 +47,10 @@ def shared(value: Any) -> Any:
         held = _persisted([delayed(value, name=f"shared-{uuid.uuid4().hex}", traverse=False)], {})[0]
     futures = futures_of(held)
     awaited(futures)
-    # Tasks go where what they take is: to all workers.
-    active_client().replicate(futures)
+    # Tasks go where what they take is: to all workers. The errors are Dask's where one of these goes
+    # meanwhile: whoever has not got the value fetches it with its first task.
+    with suppress(ValueError, AssertionError):
+        active_client().replicate(futures)
     return held
 
 
