@@ -6,10 +6,14 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
+import dask
 import pytest
 from distributed import Client, LocalCluster, Worker
 
 from kpca_stream import passes
+from kpca_stream.cluster import connect_as
+from kpca_stream.config import Cluster
+from kpca_stream.errors import BusyError
 
 pytestmark = pytest.mark.cluster
 
@@ -51,3 +55,22 @@ def test_what_is_shared_survives_a_worker(cluster: LocalCluster) -> None:
         held = passes.shared([1, 2, 3])
         assert len(gone) == 1
         assert passes.compute([passes.Call(sum, (held,))] * 3) == (6, 6, 6)
+
+
+def test_a_worker_that_goes_as_it_is_made_ready_is_a_cluster_for_later(cluster: LocalCluster) -> None:
+    """Where a worker cannot be reached as all are made ready, the same command may succeed later."""
+    worker = next(iter(cluster.workers.values()))
+
+    def hide() -> None:
+        for listener in worker.listeners:
+            listener.stop()
+        cluster.scheduler.rpc.remove(worker.address)
+
+    cluster.loop.add_callback(hide)
+    section = Cluster(kind="address", address=cluster.scheduler_address, wait_seconds=5)
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "0.5s"}),
+        pytest.raises(BusyError, match="workers could not be made ready, got: Timed out"),
+        connect_as(section, memory=0),
+    ):
+        pytest.fail("a worker was left as it was")
