@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -19,8 +20,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from kpca_stream import passes
 from kpca_stream.cluster import connect, hold_blas, single_threaded_blas
-from kpca_stream.cluster.losses import closed_after
-from kpca_stream.errors import BusyError, ConfigError, KpcaStreamError, KpcaStreamWarning
+from kpca_stream.cluster.losses import closed_after, turned_away
+from kpca_stream.errors import BusyError, ConfigError, DataError, KpcaStreamError, KpcaStreamWarning
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -164,6 +165,21 @@ def test_what_does_not_open_is_told() -> None:
 def turned_down() -> Iterator[str]:
     raise BusyError("no scheduler")
     yield "never"
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (ZeroDivisionError("of a library"), BusyError),
+        (asyncio.CancelledError(), BusyError),
+        (ImportError("versions differ"), ConfigError),
+        (DataError("as it is"), DataError),
+    ],
+)
+def test_what_turns_a_command_away_is_told(raised: BaseException, expected: type[KpcaStreamError]) -> None:
+    """Whatever a library raises as a cluster starts says to try later; what is not installed is a mistake."""
+    with pytest.raises(expected, match=r"as it is|it did not start, got: "), turned_away("it did not start"):
+        raise raised
 
 
 def test_processes_that_do_not_start_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kpca_stream.errors import BusyError, KpcaStreamError, KpcaStreamWarning
+from kpca_stream.errors import BusyError, ConfigError, KpcaStreamError, KpcaStreamWarning
 from kpca_stream.passes import ANYTHING, FORSAKE_SECONDS, forsake, name_of_task
 
 if TYPE_CHECKING:
@@ -30,12 +30,26 @@ LOUD = ("distributed", "distributed.client")
 
 @contextmanager
 def turned_away(what: str) -> Iterator[None]:
-    """Tell errors of starting and connecting as a cluster that may be there another time."""
+    """Tell errors of starting and connecting as a cluster that may be there another time.
+
+    The errors of Dask's handshake and of the libraries below it have no common type.
+
+    Raises
+    ------
+    ConfigError
+        Where something cannot be imported, or its versions do not go together.
+    BusyError
+    """
     try:
         yield
     except KpcaStreamError:
         raise
-    except (OSError, RuntimeError, TypeError, ValueError) as error:
+    except ImportError as error:
+        raise ConfigError(
+            f"{what}, got: {_one_line(error)}; expected packages whose versions go together: "
+            "install the same ones wherever the cluster's processes run"
+        ) from error
+    except ANYTHING as error:
         raise BusyError(f"{what}, got: {_one_line(error)}; try again, or look whether it is up") from error
 
 
