@@ -85,4 +85,4 @@ def _persisted(graphs: Sequence[Any], how: dict[str, Any]) -> Sequence[Any]:
 
 
 def _is_trivial(calls: Sequence[Call]) -> bool:
-    return len(calls) == 1 and not any(map(is_lazy, calls[0].arguments)) and active_client() is None
+    return len(calls) == 1 and not any(map(is_lazy, calls[0].arguments)) and not is_clients()

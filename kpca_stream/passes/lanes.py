@@ -32,7 +32,7 @@ class Lanes:
         self.client = active_client() if is_clients() else None
         self.how: dict[str, Any] = {"of_pass": object()}
         self._under_way: deque[tuple[range, float, Future[Sequence[Any]]]] = deque()
-        if self.n_lanes > 1 and active_client() is None:
+        if self.n_lanes > 1 and self.client is None:
             self.how["pool"] = dask.config.get("pool", None) or _threads("workers", n_workers())
 
     @property
