@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -9,18 +10,20 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import dask
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from kpca_stream import passes
-from kpca_stream.cluster import connect, hold_blas, single_threaded_blas
-from kpca_stream.cluster.losses import closed_after
-from kpca_stream.errors import BusyError, ConfigError, KpcaStreamError, KpcaStreamWarning
+from kpca_stream.cluster import allocation, connect, hold_blas, single_threaded_blas
+from kpca_stream.cluster.losses import closed_after, turned_away
+from kpca_stream.config import Cluster, Slurm
+from kpca_stream.errors import BusyError, ConfigError, DataError, KpcaStreamError, KpcaStreamWarning
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -164,6 +167,52 @@ def test_what_does_not_open_is_told() -> None:
 def turned_down() -> Iterator[str]:
     raise BusyError("no scheduler")
     yield "never"
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (ZeroDivisionError("of a library"), BusyError),
+        (asyncio.CancelledError(), BusyError),
+        (ImportError("versions differ"), ConfigError),
+        (DataError("as it is"), DataError),
+    ],
+)
+def test_what_turns_a_command_away_is_told(raised: BaseException, expected: type[KpcaStreamError]) -> None:
+    """Whatever a library raises as a cluster starts says to try later; what is not installed is a mistake."""
+    with pytest.raises(expected, match=r"as it is|it did not start, got: "), turned_away("it did not start"):
+        raise raised
+
+
+@dataclass
+class Unending:
+    """A scheduler in this process that fails to close."""
+
+    scheduler_address: str = "tcp://127.0.0.1:9"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        raise RuntimeError("Cannot change state of expiring Timeout")
+
+
+def test_a_loss_within_a_job_outlives_an_error_of_closing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an allocation of Slurm's too, what went wrong inside is raised, whatever closing says after it."""
+    (tmp_path / "srun").write_text("#!/bin/sh\nexec sleep 60\n")
+    (tmp_path / "srun").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    monkeypatch.setattr(allocation, "_scheduler", lambda *_: Unending())
+    slurm = Slurm(interface="lo", form="allocation", log_directory=str(tmp_path))
+    section = Cluster(kind="slurm", slurm=slurm)
+    with (
+        pytest.raises(BusyError, match="lost the cluster"),
+        allocation.allocated(section, slurm, None, memory=2**20),
+    ):
+        raise BusyError("lost the cluster")
 
 
 def test_processes_that_do_not_start_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

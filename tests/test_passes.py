@@ -289,3 +289,29 @@ def test_processes_fold_in_order_and_keep_results(two_processes: Client) -> None
     ]
     assert {made for made, *_ in found} <= workers
     assert os.getpid() not in workers
+
+
+def threads_of_a_pass() -> set[str]:
+    """The threads in which tasks of a pass run."""
+    names: set[str] = set()
+    passes.run(calls(9, thread_name), lambda _, name: names.add(name), at_once=4)
+    return names
+
+
+@pytest.mark.cluster
+def test_a_scheduler_beside_a_client_counts(two_processes: Client) -> None:
+    """Where Dask is told to use another scheduler than the client's, its tasks and numbers count."""
+    for own in (None, "distributed", two_processes):
+        with dask.config.set(scheduler=own):
+            assert passes.n_processes() == len(two_processes.nthreads())
+            assert passes.compute(calls(1, process_of)) != [os.getpid()]
+    with dask.config.set(scheduler="sync", num_workers=3):
+        assert (passes.n_workers(), passes.n_processes()) == (3, 0)
+        assert threads_of_a_pass() == {threading.current_thread().name}
+        assert passes.compute(calls(1, place)) == [(os.getpid(), threading.get_ident())]
+    with (
+        ThreadPoolExecutor(2, thread_name_prefix="own") as pool,
+        dask.config.set(scheduler="threads", num_workers=3, pool=pool),
+    ):
+        assert (passes.n_workers(), passes.n_processes()) == (3, 0)
+        assert {name.split("_")[0] for name in threads_of_a_pass()} == {"own"}

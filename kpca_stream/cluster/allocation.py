@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kpca_stream.cluster.kinds import Started, tls_options
-from kpca_stream.cluster.losses import turned_away
+from kpca_stream.cluster.losses import closed_after, turned_away
 from kpca_stream.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def allocated(section: Cluster, slurm: Slurm, security: Any, *, memory: int) -> 
             "salloc; or form: jobs, which submits its workers"
         )
     n_workers = section.n_workers or int(os.environ.get("SLURM_NTASKS", "1"))
-    with _scheduler(section, slurm, security) as cluster:
+    with closed_after(_scheduler(section, slurm, security)) as cluster:
         command = _srun(section, slurm, security, cluster.scheduler_address, n_workers, memory)
         with _running(command, Path(slurm.log_directory) / f"workers-{job}.log") as step:
             yield Started(cluster, lambda: _ended(step, command))

@@ -136,7 +136,8 @@ def _connected(
         if section.adapt is not None:
             started.adapt(section.adapt)
         workers.wait(client, section.min_workers, section.wait_seconds, started.problem)
-        workers.prepare(client, memory=memory, function_folder=function_folder)
+        with losses.turned_away("the workers could not be made ready"):  # one may go meanwhile
+            workers.prepare(client, memory=memory, function_folder=function_folder)
         stack.enter_context(watch.over())
         stack.enter_context(report.written(section.performance_report))
         stack.enter_context(dask.config.set(_expected(section, client)))

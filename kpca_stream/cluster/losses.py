@@ -6,7 +6,6 @@ task that ends every worker it runs on is a failure, and is named.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 import time
@@ -16,8 +15,8 @@ from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kpca_stream.errors import BusyError, KpcaStreamError, KpcaStreamWarning
-from kpca_stream.passes import name_of_task
+from kpca_stream.errors import BusyError, ConfigError, KpcaStreamError, KpcaStreamWarning
+from kpca_stream.passes import ANYTHING, FORSAKE_SECONDS, forsake, name_of_task
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -27,19 +26,30 @@ T = TypeVar("T")
 LOOK_SECONDS = 1.0
 LOUD = ("distributed", "distributed.client")
 """Loggers that Dask gives a level of their own."""
-ANYTHING = (Exception, asyncio.CancelledError)
-"""What Dask raises for a call under way as its client loses the scheduler or is closed has no common type:
-among them are CancelledError of two kinds, ClosedClientError, AttributeError and UnboundLocalError."""
 
 
 @contextmanager
 def turned_away(what: str) -> Iterator[None]:
-    """Tell errors of starting and connecting as a cluster that may be there another time."""
+    """Tell errors of starting and connecting as a cluster that may be there another time.
+
+    The errors of Dask's handshake and of the libraries below it have no common type.
+
+    Raises
+    ------
+    ConfigError
+        Where something cannot be imported, or its versions do not go together.
+    BusyError
+    """
     try:
         yield
     except KpcaStreamError:
         raise
-    except (OSError, RuntimeError, TypeError, ValueError) as error:
+    except ImportError as error:
+        raise ConfigError(
+            f"{what}, got: {_one_line(error)}; expected packages whose versions go together: "
+            "install the same ones wherever the cluster's processes run"
+        ) from error
+    except ANYTHING as error:
         raise BusyError(f"{what}, got: {_one_line(error)}; try again, or look whether it is up") from error
 
 
@@ -84,7 +94,7 @@ def closed_after(context: AbstractContextManager[T]) -> Iterator[T]:
 
 
 class Watch:
-    """Looks whether there are workers at all; without any for too long the client is closed.
+    """Looks whether there are workers at all; without any for too long nobody waits for them any more.
 
     Parameters
     ----------
@@ -113,25 +123,29 @@ class Watch:
 
     @property
     def is_over(self) -> bool:
-        """Whether the client has lost its scheduler, or was closed for want of workers."""
+        """Whether the client has lost its scheduler, or was given up for want of workers."""
         return self.lost is not None or self.client.status != "running"
 
     def _look(self, client: Client) -> None:
         last_seen = time.monotonic()
-        while not self._ended.wait(min(LOOK_SECONDS, self.seconds / 4)) and client.status == "running":
-            try:
-                present = bool(client.nthreads())
-            except ANYTHING:  # the scheduler is gone, which the client tells
-                continue
-            now = time.monotonic()
+        while self.lost is None and not self._ended.wait(min(LOOK_SECONDS, self.seconds / 4)):
+            present, now = _has_workers(client), time.monotonic()
             last_seen = now if present else last_seen
             reason = None if present else self.problem()
             if reason or now - last_seen > self.seconds:
                 self.lost = (
                     reason or f"no worker is left since {now - last_seen:.0f} s (cluster.wait_seconds)"
                 )
-                client.close(timeout=1)
-                return
+        while not self._ended.wait(FORSAKE_SECONDS):
+            forsake(client)
+
+
+def _has_workers(client: Client) -> bool:
+    """Whether the scheduler is there, and has any; a client that has lost it may find it again."""
+    try:
+        return client.status == "running" and bool(client.nthreads())
+    except ANYTHING:  # the scheduler is gone, which the client tells
+        return False
 
 
 @contextmanager

@@ -17,15 +17,19 @@ from kpca_stream.passes.commit import COMMIT_SECONDS, Commit
 from kpca_stream.passes.computing import compute, shared
 from kpca_stream.passes.lanes import Lanes
 from kpca_stream.passes.schedulers import n_processes, n_workers
+from kpca_stream.passes.waiting import ANYTHING, FORSAKE_SECONDS, forsake
 from kpca_stream.passes.windows import Windows
 
 __all__ = [
+    "ANYTHING",
     "COMMIT_SECONDS",
+    "FORSAKE_SECONDS",
     "Call",
     "Commit",
     "Lazy",
     "as_delayed",
     "compute",
+    "forsake",
     "n_processes",
     "n_workers",
     "name_of_task",

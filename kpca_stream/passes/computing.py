@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import dask
@@ -12,19 +13,23 @@ from dask.delayed import delayed
 
 from kpca_stream.passes.calls import Call, as_delayed, is_lazy
 from kpca_stream.passes.schedulers import active_client, is_clients
+from kpca_stream.passes.waiting import awaited
 
 
-def compute(calls: Sequence[Call], **how: Any) -> Sequence[Any]:
-    """Results of `calls`; without words to the scheduler a single one runs in the caller, without a graph."""
+def compute(calls: Sequence[Call], *, of_pass: object = None, **how: Any) -> Sequence[Any]:
+    """Results of `calls`; without words to the scheduler a single one runs in the caller, without a graph.
+
+    Who waits for them as part of a pass can be forsaken with it.
+    """
     if not how and _is_trivial(calls):
         return [calls[0].function(*calls[0].arguments)]
     keeping = [call for call in calls if call.keeps]
     if not keeping:
-        return _computed([as_delayed(call) for call in calls], how)
+        return _computed([as_delayed(call) for call in calls], of_pass, how)
     pairs = _persisted([as_delayed(call) for call in keeping], how)
     kept = iter(_persisted([delayed(operator.itemgetter(0))(pair) for pair in pairs], how))
     second = iter([delayed(operator.itemgetter(1))(pair) for pair in pairs])
-    found = _computed([next(second) if call.keeps else as_delayed(call) for call in calls], how)
+    found = _computed([next(second) if call.keeps else as_delayed(call) for call in calls], of_pass, how)
     return [(next(kept), part) if call.keeps else part for call, part in zip(calls, found, strict=True)]
 
 
@@ -40,30 +45,34 @@ def shared(value: Any) -> Any:
 
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):  # it is sent once
         held = _persisted([delayed(value, name=f"shared-{uuid.uuid4().hex}", traverse=False)], {})[0]
-    # Tasks go where what they take is: to all workers.
-    active_client().replicate(futures_of(held))
+    futures = futures_of(held)
+    awaited(futures)
+    # Tasks go where what they take is: to all workers. The errors are Dask's where one of these goes
+    # meanwhile: whoever has not got the value fetches it with its first task.
+    with suppress(ValueError, AssertionError):
+        active_client().replicate(futures)
     return held
 
 
-def _computed(graphs: Sequence[Any], how: dict[str, Any]) -> Sequence[Any]:
+def _computed(graphs: Sequence[Any], of_pass: object, how: dict[str, Any]) -> Sequence[Any]:
     if is_clients():
-        return _brought_home(active_client(), graphs)
+        return _brought_home(active_client(), graphs, of_pass)
     return tuple(dask.compute(*graphs, **how))  # type: ignore[attr-defined,no-untyped-call]
 
 
-def _brought_home(client: Any, graphs: Sequence[Any]) -> Sequence[Any]:
+def _brought_home(client: Any, graphs: Sequence[Any], of_pass: object) -> Sequence[Any]:
     """Results as they come: one that is here is not lost with the worker that made it."""
     from distributed import as_completed
 
     futures, direct = client.compute(list(graphs)), dask.config.get("kpca_stream.direct", None)
+    awaited(futures, of_pass)
     results: dict[Any, Any] = {}
     # Not with_results: as_completed waits for ever for a result that is lost and cannot be made again.
     for batch in as_completed(futures).batches():
-        finished = [future for future in batch if future.status == "finished"]
-        results.update(
-            zip([future.key for future in finished], client.gather(finished, direct=direct), strict=True)
-        )
-        for future in finished:
+        finished = {future.key: future for future in batch if future.status == "finished"}
+        if finished:  # Dask asks the scheduler also for nothing, and waits for one that is gone
+            results.update(client.gather(finished, direct=direct))
+        for future in finished.values():
             future.release()
     for future in futures:
         if future.key not in results:
@@ -76,4 +85,4 @@ def _persisted(graphs: Sequence[Any], how: dict[str, Any]) -> Sequence[Any]:
 
 
 def _is_trivial(calls: Sequence[Call]) -> bool:
-    return len(calls) == 1 and not any(map(is_lazy, calls[0].arguments)) and active_client() is None
+    return len(calls) == 1 and not any(map(is_lazy, calls[0].arguments)) and not is_clients()

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,7 +15,9 @@ import dask
 
 from kpca_stream.passes.calls import Call
 from kpca_stream.passes.computing import compute
-from kpca_stream.passes.schedulers import active_client, is_shared, n_workers
+from kpca_stream.passes.schedulers import active_client, is_clients, is_shared, n_workers
+from kpca_stream.passes.waiting import FORSAKE_SECONDS, forsake
+from kpca_stream.signals import undisturbed
 
 
 class Lanes:
@@ -26,9 +29,10 @@ class Lanes:
 
     def __init__(self, n_lanes: int) -> None:
         self.n_lanes = n_lanes if is_shared() else 1
-        self.how: dict[str, Any] = {}
+        self.client = active_client() if is_clients() else None
+        self.how: dict[str, Any] = {"of_pass": object()}
         self._under_way: deque[tuple[range, float, Future[Sequence[Any]]]] = deque()
-        if self.n_lanes > 1 and active_client() is None:
+        if self.n_lanes > 1 and self.client is None:
             self.how["pool"] = dask.config.get("pool", None) or _threads("workers", n_workers())
 
     @property
@@ -45,16 +49,20 @@ class Lanes:
         """Have these calls computed."""
         began = time.monotonic()
         if self.n_lanes > 1:
-            future = _threads("lanes", self.n_lanes).submit(compute, calls, **self.how)
-        else:
-            future = Future()
-            future.set_result(compute(calls))
+            # A lane that nobody knows of would not be waited for.
+            with undisturbed() if self.client else nullcontext():
+                future = _threads("lanes", self.n_lanes).submit(compute, calls, **self.how)
+                self._under_way.append((window, began, future))
+            return
+        future = Future()
+        future.set_result(compute(calls))
         self._under_way.append((window, began, future))
 
     def end(self) -> tuple[range, Sequence[Any], float]:
         """The first window that was begun, its results once they are there, and the seconds since then."""
-        window, began, future = self._under_way.popleft()
+        window, began, future = self._under_way[0]
         results = future.result()
+        self._under_way.popleft()
         return window, results, time.monotonic() - began
 
     def __enter__(self) -> Self:
@@ -63,9 +71,11 @@ class Lanes:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        is_asked_to_end = error is not None and not isinstance(error, Exception)
-        if not (is_asked_to_end and active_client()):  # a cluster can be left, threads of one's own cannot
-            wait([future for _, _, future in self._under_way])
+        # Threads of one's own cannot be left; a cluster can, but not closed while a lane waits for it.
+        is_left = error is not None and self.client is not None
+        lanes = [future for _, _, future in self._under_way]
+        while wait(lanes, FORSAKE_SECONDS if is_left else None).not_done:  # some may just have begun
+            forsake(self.client, self.how["of_pass"])
 
 
 _pools = threading.local()

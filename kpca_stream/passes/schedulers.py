@@ -8,27 +8,26 @@ from typing import Any
 import dask
 from dask.system import CPU_COUNT
 
-SCHEDULERS_OF_CLIENTS = (None, "dask.distributed")
+SCHEDULERS_OF_CLIENTS = (None, "dask.distributed", "distributed")
+SCHEDULERS_OF_THREADS = (None, "threads", "threading")
 
 
 def n_workers() -> int:
-    """Tasks that run at once: threads of the active Dask client, else of the threaded scheduler.
+    """Tasks that run at once: threads of the active Dask client, if graphs go there, else of this process.
 
     Of a client those that its cluster may come to have, where that is known.
     """
-    client = active_client()
-    if client is not None:
-        present = sum(int(n) for n in client.nthreads().values())
+    if is_clients():
+        present = sum(int(n) for n in active_client().nthreads().values())
         return max(1, present, int(dask.config.get("kpca_stream.workers", 0)))
     return int(dask.config.get("num_workers", None) or CPU_COUNT)
 
 
 def n_processes() -> int:
     """Worker processes of the active Dask client; 0 where tasks are threads of this process."""
-    client = active_client()
-    if client is None:
+    if not is_clients():
         return 0
-    return max(1, len(client.nthreads()), int(dask.config.get("kpca_stream.processes", 0)))
+    return max(1, len(active_client().nthreads()), int(dask.config.get("kpca_stream.processes", 0)))
 
 
 def active_client() -> Any:
@@ -46,13 +45,10 @@ def active_client() -> Any:
 
 def is_clients() -> bool:
     """Whether graphs go to the workers of a client."""
-    return active_client() is not None and dask.config.get("scheduler", None) in SCHEDULERS_OF_CLIENTS
+    client = active_client()
+    return client is not None and dask.config.get("scheduler", None) in (*SCHEDULERS_OF_CLIENTS, client)
 
 
 def is_shared() -> bool:
     """Whether several graphs may be under way at once."""
-    return active_client() is not None or dask.config.get("scheduler", None) in (
-        None,
-        "threads",
-        "threading",
-    )
+    return is_clients() or dask.config.get("scheduler", None) in SCHEDULERS_OF_THREADS

@@ -16,7 +16,8 @@ from kpca_stream.errors import BusyError, ConfigError
 from kpca_stream.pipeline import fit_config, plan_config, score_config
 from kpca_stream.results import FitSummary
 from kpca_stream.telemetry import silent
-from tests.jobs import configured, contents
+from tests.disturb import write_yaml
+from tests.jobs import command, configured, contents
 from tests.schedulers import Processes, processes
 
 pytestmark = pytest.mark.cluster
@@ -142,6 +143,34 @@ def test_no_scheduler_is_a_cluster_for_later(data: Path, tmp_path: Path) -> None
     cluster = {"kind": "address", "address": "tcp://127.0.0.1:9", "wait_seconds": 0.3}
     with pytest.raises(BusyError, match=r"no scheduler answers at tcp://127.0.0.1:9"):
         fit_on(tmp_path, data, cluster)
+
+
+def test_a_kubernetes_that_does_not_answer_is_a_cluster_for_later(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where Kubernetes is not reached, whose errors are of no common type, the command may succeed later."""
+    pytest.importorskip("dask_kubernetes")
+    (tmp_path / "kube").write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: x\n"
+        "contexts: [{name: x, context: {cluster: c, user: u}}]\n"
+        "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:9'}}]\n"
+        "users: [{name: u, user: {token: x}}]\n"
+    )
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kube"))
+    sections = {
+        "name": "away",
+        "data": {"train": {"path": str(data / "train.npy")}},
+        "solver": {"n_components": 2},
+        "cluster": {"kind": "kubernetes", "kubernetes": {"image": "none"}, "wait_seconds": 5},
+        "models": {"path": "models"},
+    }
+    write_yaml(tmp_path / "c.yaml", sections)
+    # In a process of its own: as it ends, the library tries to close what did not start, and says so.
+    done = command(tmp_path, "fit", "c.yaml", "--quiet")
+    assert done.returncode == 75, done.stderr
+    told = done.stderr.splitlines()[0]
+    assert told.startswith("error: the cluster's processes did not start (kind kubernetes), got: ")
+    assert told.endswith("; try again, or look whether it is up")
 
 
 def test_too_few_workers_are_told(data: Path, two_workers: Processes, tmp_path: Path) -> None:
