@@ -174,6 +174,8 @@ def _facts(registry: Registry, version: int, aliases: Mapping[str, Alias]) -> Ve
         standing: Standing = "sound" if reason is None else "refused"
     except DataError as error:
         manifest, reason, standing = {}, str(error), "damaged"
+    if not registry.has_basis(version):
+        reason, standing = reason or "its basis is not there", "damaged"
     summary = _typed(manifest, "summary", dict) or {}
     names = (name for name, alias in aliases.items() if alias.version == version)
     return VersionFacts(

@@ -114,7 +114,7 @@ def test_each_manifest_is_read_once(folder: Path, asked: Told, monkeypatch: pyte
 
     monkeypatch.setattr(Folder, "read", counted)
     asked("list", str(folder / "c.yaml"))
-    assert sorted(key for key in keys if not key.startswith("refused/")) == [
+    assert sorted(key for key in keys if not key.startswith("refused/") and "basis.zarr" not in key) == [
         "aliases/champion",
         *(f"versions/{version}/manifest.json" for version in (1, 2, 3)),
     ]

@@ -29,6 +29,8 @@ from kpca_stream.telemetry import Reporter
 
 Array = NDArray[Any]
 
+NEGLIGIBLE_SHARE = 0.01
+"""Of the trace: less is taken for as much, since of rows among which they were chosen landmarks leave less."""
 _TOLD = ("reconstruction_error", "hotelling_t2", "novelty")
 
 
@@ -140,6 +142,13 @@ def _evenly(blocks: Iterable[Array], every: int, first: int = 0) -> Iterator[Arr
         first += len(block)
 
 
+def _ratio(share: float | None, before: float | None) -> float | None:
+    """How much more landmarks leave than they left; of shares that both hardly count, none."""
+    if share is None or before is None:
+        return None
+    return max(share, NEGLIGIBLE_SHARE) / max(before, NEGLIGIBLE_SHARE)
+
+
 def _drift(basis: Basis, source: str, scores: Scores, share: float | None) -> Drift:
     found = drift(
         basis.thresholds,
@@ -156,7 +165,7 @@ def _drift(basis: Basis, source: str, scores: Scores, share: float | None) -> Dr
         sampling_bound=found.sampling_bound,
         error_ratio=found.error_ratio,
         t2_ratio=found.t2_ratio,
-        residual_ratio=share / before if share is not None and before else None,
+        residual_ratio=_ratio(share, before),
         novelty=_rate(scores.novelty),
     )
 

@@ -107,10 +107,10 @@ class Registry:
         return self.place.read(manifest_key(version)) is not None
 
     def find(self, fit: str) -> int | None:
-        """The newest version whose manifest names this fit."""
+        """The newest version whose manifest names this fit, and whose basis is there."""
         for version in reversed(self.versions()):
             with suppress(ConfigError, DataError):  # gone or damaged
-                if self.manifest(version).get("fit") == fit:
+                if self.manifest(version).get("fit") == fit and self.has_basis(version):
                     return version
         return None
 
@@ -244,13 +244,20 @@ class Registry:
         return Mark(self.place, version).refusal(self.manifest(version))
 
     def standing(self, version: int) -> Standing:
-        """Whether `version` may be promoted, by what its manifest says."""
+        """Whether `version` may be promoted, by what its manifest says, and whether its basis is there."""
         try:
-            return "sound" if self.refusal(version) is None else "refused"
+            refusal = self.refusal(version)
         except ConfigError:
             return "gone"
         except DataError:
             return "damaged"
+        if not self.has_basis(version):
+            return "damaged"
+        return "sound" if refusal is None else "refused"
+
+    def has_basis(self, version: int) -> bool:
+        """Whether the basis of `version` is there; `verify` tells whether it is whole."""
+        return self.place.read(f"versions/{version}/basis.zarr/zarr.json") is not None
 
     def way_back(self, alias: Alias) -> int | None:
         """The version that a rollback of `alias` goes to, or None."""

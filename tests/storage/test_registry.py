@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -203,3 +204,15 @@ def test_publishers_at_the_same_time_get_different_numbers(
         assert registry.manifest(version)["fit"] in "012"
     assert registry.resolve() in registry.versions()
     assert len(registry.place.names("versions")) == 19
+
+
+def test_a_version_without_its_basis_does_not_count(registry: Registry, basis: Basis) -> None:
+    """It is damaged, is not what a fit finds, and is not what a rollback goes to."""
+    for text in ("a", "b"):
+        registry.publish(basis, named(text))
+        registry.point(registry.versions()[-1])
+    shutil.rmtree(registry.folder / "versions" / "1" / "basis.zarr")
+    assert (registry.standing(1), registry.standing(2)) == ("damaged", "sound")
+    assert (registry.find("a"), registry.find("b")) == (None, 2)
+    with pytest.raises(ConfigError, match="no other version that is there and sound"):
+        registry.rollback()
