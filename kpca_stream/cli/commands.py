@@ -90,7 +90,7 @@ Exit codes:
   0    done, also when there was nothing to do
   1    failed
   2    a mistake in the arguments or the configuration, a plan beyond
-       the limits, a full disk, or a place that must not be written to
+       the limits, a full disk, or a place that is missing or forbidden
   65   bad data, files set aside, a store that does not pass verify, or a
        refused candidate
   75   try again: the store is in use, or the processes were lost
@@ -203,7 +203,10 @@ def score(path: str, settings: tuple[str, ...], follow: bool, **output: bool) ->
 @click.argument("path", metavar="STORE")
 @_output_options
 def verify(path: str, **output: bool) -> int:
-    """Check a Gram store or a basis: checksums, tiles, means, residuals."""
+    """Check a Gram store or a basis: checksums, tiles, means, residuals.
+
+    Of a model's folder the basis of its champion is checked.
+    """
     return Invocation("verify", **output).perform(lambda told: _pipeline().verify_store(path, told))
 
 
@@ -215,7 +218,10 @@ def verify(path: str, **output: bool) -> int:
 @click.option("--into", required=True, metavar="PATH", help="The new basis; a folder that is not there yet.")
 @_output_options
 def merge(paths: tuple[str, ...], into: str, **output: bool) -> int:
-    """Add up Nyström bases that share their landmarks, without reading their rows again."""
+    """Add up Nyström bases that share their landmarks, without reading their rows again.
+
+    A model's folder stands for the basis of its champion.
+    """
 
     def call(_: Reporter) -> Any:
         if len(paths) < 2:

@@ -129,6 +129,8 @@ class Aliases:
         tuple of Alias
             Before and after.
         """
+        if name.isdigit():
+            raise ConfigError(f"alias: got {name!r}, which is a version; expected a name such as live")
         key = _key(name)
         for _ in range(ATTEMPTS):
             data = self.place.read(key)
@@ -161,10 +163,6 @@ def checked_name(name: str) -> str:
 
 
 def _key(name: str) -> str:
-    if name.isdigit():
-        raise ConfigError(
-            f"alias: got {name!r}, which is a version; expected a name with a letter, such as live"
-        )
     return f"aliases/{checked_name(name)}"
 
 
