@@ -30,7 +30,7 @@ from kpca_stream.telemetry import Reporter
 Array = NDArray[Any]
 
 NEGLIGIBLE_SHARE = 0.01
-"""Of the trace: less is taken for as much, since of rows among which they were chosen landmarks leave less."""
+"""Of the trace: less counts as this, since of rows among which they were chosen landmarks leave less."""
 _TOLD = ("reconstruction_error", "hotelling_t2", "novelty")
 
 
