@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,9 +24,11 @@ from kpca_stream.model_results import (
     VersionFacts,
 )
 from kpca_stream.numerics.alignment import Alignment
+from kpca_stream.storage.alias import Alias
 from kpca_stream.storage.basis import Basis
 from kpca_stream.storage.located import is_folder, size_of
-from kpca_stream.storage.registry import CHAMPION, Registry
+from kpca_stream.storage.manifest import Mark
+from kpca_stream.storage.registry import CHAMPION, Registry, Standing
 from kpca_stream.storage.retention import Retention, collect
 
 T = TypeVar("T")
@@ -88,14 +91,16 @@ def list_versions(registry: Registry) -> ModelList:
             AliasFacts(name=name, version=alias.version, before=alias.before)
             for name, alias in aliases.items()
         ),
-        versions=tuple(_facts(registry, version) for version in registry.versions()),
+        versions=tuple(_each(registry, aliases)),
     )
 
 
 def show_version(registry: Registry, version: int) -> ModelVersion:
     """One version, with its manifest."""
     return ModelVersion(
-        model=str(registry.folder), facts=_facts(registry, version), manifest=registry.manifest(version)
+        model=str(registry.folder),
+        facts=_facts(registry, version, registry.aliases()),
+        manifest=registry.manifest(version),
     )
 
 
@@ -155,17 +160,25 @@ def _promotion(registry: Registry, action: Any, alias: str, before: int | None, 
     )
 
 
-def _facts(registry: Registry, version: int) -> VersionFacts:
+def _each(registry: Registry, aliases: Mapping[str, Alias]) -> Iterator[VersionFacts]:
+    for version in registry.versions():
+        with suppress(ConfigError):  # taken away meanwhile
+            yield _facts(registry, version, aliases)
+
+
+def _facts(registry: Registry, version: int, aliases: Mapping[str, Alias]) -> VersionFacts:
     """By the manifest; one that is damaged tells nothing else."""
     try:
-        manifest, reason = registry.manifest(version), registry.refusal(version)
+        manifest = registry.manifest(version)
+        reason = Mark(registry.place, version).refusal(manifest)
+        standing: Standing = "sound" if reason is None else "refused"
     except DataError as error:
-        manifest, reason = {}, str(error)
+        manifest, reason, standing = {}, str(error), "damaged"
     summary = _typed(manifest, "summary", dict) or {}
-    names = (name for name, alias in registry.aliases().items() if alias.version == version)
+    names = (name for name, alias in aliases.items() if alias.version == version)
     return VersionFacts(
         version=version,
-        standing=registry.standing(version),
+        standing=standing,
         reason=reason,
         aliases=tuple(names),
         created=_typed(manifest, "created", str),

@@ -20,6 +20,7 @@ from kpca_stream.preliminaries import own_values, plan_of
 from kpca_stream.results import FitSummary, as_json
 from kpca_stream.stages.sweep import Sweep
 from kpca_stream.storage.basis import Basis
+from kpca_stream.storage.manifest import CREATED
 from kpca_stream.storage.source import Source
 
 
@@ -93,6 +94,6 @@ def warn_of_fewer(basis: Basis, settings: FitSettings) -> None:
 
 def manifest_of(name: str, summary: FitSummary, **more: Any) -> dict[str, Any]:
     """What a version is published with: the name of its fit, when, by what and how it was made."""
-    created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    created = time.strftime(CREATED, time.gmtime())
     facts = {"summary": as_json(summary), "packages": package_versions()}
     return {"fit": name, "created": created, **facts, **more}

@@ -98,6 +98,14 @@ class Changed(Fresh):
         self.after(folder)
 
 
+class Back(Changed):
+    """The other rows are those that come back."""
+
+    def others(self, folder: Path) -> None:
+        self.after(folder)
+        as_csv(folder / "in" / "a.csv", X[1:8])
+
+
 @pytest.fixture(params=[Fresh, Grown, Changed])
 def case(request: pytest.FixtureRequest) -> Fresh:
     found: Fresh = request.param()
@@ -137,6 +145,20 @@ def test_another_scorer_before_any_request(folder: Path, bucket: str, case: Fres
         folder, bucket, case, lambda place: scorer_of(folder, place).work_off() and None
     ):
         check_bucket(folder, place, case.files, version=2)
+
+
+def test_rows_that_come_back_before_any_request(folder: Path, bucket: str) -> None:
+    """Whichever request of a scorer comes after old rows are back and scored, each row is there once."""
+    case = Back()
+
+    def back(place: str) -> None:
+        case.others(folder)
+        scorer_of(folder, place).work_off()
+
+    for place in each_request(folder, bucket, case, back):
+        case.others(folder)
+        scorer_of(folder, place).work_off()
+        check_bucket(folder, place, {**case.files, "a.csv": X[1:8]}, version=2)
 
 
 @pytest.mark.parametrize("kind", KINDS)

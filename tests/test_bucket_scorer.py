@@ -303,6 +303,29 @@ def test_parts_that_somebody_removes_are_not_told(
     check_bucket(folder, place, files)
 
 
+def test_rows_that_come_back_are_not_taken_for_those_that_went(
+    folder: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One slow to remove parts that gave way removes none of the same rows, entered again meanwhile."""
+    file, changes = folder / "in" / "a.csv", {"score.on_changed": "rescore"}
+    as_csv(file, X[:9])
+    score(folder, place, changes)
+    deleted, first = bucket_shelf.delete, next(iter(parts(place)))
+
+    def slow(*addresses: Address) -> None:
+        if any(address.name == first for address in addresses):
+            monkeypatch.setattr(bucket_shelf, "delete", deleted)
+            as_csv(file, X[:9])
+            score(folder, place, changes)
+        deleted(*addresses)
+
+    monkeypatch.setattr(bucket_shelf, "delete", slow)
+    as_csv(file, X[1:8])
+    score(folder, place, changes)
+    assert bucket_shelf.delete is deleted
+    check_bucket(folder, place, {"a.csv": X[:9]})
+
+
 def test_leftovers_go_after_a_day(folder: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What killed scorers laid aside and nobody entered goes when it is a day old; others' files stay."""
     files = landed(folder / "in", 1)

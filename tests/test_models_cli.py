@@ -13,10 +13,12 @@ import jsonschema
 import numpy as np
 import pytest
 
+from kpca_stream import model_versions
 from kpca_stream.cli import main
 from kpca_stream.errors import DataError
 from kpca_stream.pipeline import fit_config
 from kpca_stream.results import json_schema
+from kpca_stream.storage.place import Folder
 from kpca_stream.storage.registry import Registry
 from kpca_stream.telemetry import silent
 from tests.disturb import write_yaml
@@ -86,6 +88,36 @@ def test_versions_are_listed_with_what_names_them(model: str, asked: Told) -> No
     assert [each["aliases"] for each in versions] == [[], [], ["champion"]]
     assert {each["standing"] for each in versions} == {"sound"}
     assert all(each["n_bytes"] > 1000 and Path(each["basis"]).is_dir() for each in versions)
+
+
+def test_a_version_that_goes_meanwhile_is_not_listed(
+    folder: Path, asked: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is taken away while versions are listed is left out, and the others are told."""
+    measured = model_versions.size_of
+
+    def late(path: Path) -> int:
+        shutil.rmtree(folder / "models" / "rows" / "versions" / "2", ignore_errors=True)
+        return measured(path)
+
+    monkeypatch.setattr(model_versions, "size_of", late)
+    assert [each["version"] for each in asked("list", str(folder / "c.yaml"))["versions"]] == [1, 3]
+
+
+def test_each_manifest_is_read_once(folder: Path, asked: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To list versions costs one read of each manifest, and of each alias."""
+    read, keys = Folder.read, list[str]()
+
+    def counted(self: Folder, key: str) -> bytes | None:
+        keys.append(key)
+        return read(self, key)
+
+    monkeypatch.setattr(Folder, "read", counted)
+    asked("list", str(folder / "c.yaml"))
+    assert sorted(key for key in keys if not key.startswith("refused/")) == [
+        "aliases/champion",
+        *(f"versions/{version}/manifest.json" for version in (1, 2, 3)),
+    ]
 
 
 def test_a_version_is_shown_by_number_or_alias(model: str, asked: Told) -> None:

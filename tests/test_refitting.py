@@ -19,7 +19,9 @@ from kpca_stream.errors import BusyError, ConfigError, DataError
 from kpca_stream.model import load_basis
 from kpca_stream.pipeline import fit_config, score_config, verify_store
 from kpca_stream.refit_results import Drift, RefitResult
+from kpca_stream.refitting import driver
 from kpca_stream.refitting.decision import Circumstances, decide
+from kpca_stream.refitting.publishing import Published
 from kpca_stream.storage.basis import Basis, open_basis
 from kpca_stream.storage.lock import locked
 from kpca_stream.storage.trained import File, Landed, Trained
@@ -413,6 +415,17 @@ def test_promoting_an_older_version_lasts(tmp_path: Path) -> None:
     assert (forced.champion, forced.fitted and forced.fitted.reused) == (2, True)
 
 
+def test_a_version_that_tells_no_time_has_no_age(tmp_path: Path) -> None:
+    """A manifest whose time cannot be read stops no re-fit."""
+    landed(tmp_path)
+    config = model(tmp_path)
+    refit(config)
+    manifest = registry(tmp_path).basis_path(1).parent / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"created": "20', '"created": "in 20'))
+    found = refit(config)
+    assert (found.action, found.decision.age_seconds) == ("none", None)
+
+
 def test_published_but_not_promoted_is_promoted(tmp_path: Path) -> None:
     """A candidate whose call ended before the promotion is promoted by the next one, without a fit."""
     landed(tmp_path)
@@ -470,6 +483,27 @@ def test_second_refit_is_told_who_is_at_work(tmp_path: Path) -> None:
     ):
         refit(config)
     assert refit(config).action == "none"
+
+
+def test_a_champion_of_somebody_else_is_not_replaced_unseen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is promoted while the first re-fit is under way stays, until the next one has compared with it."""
+    landed(tmp_path)
+    config, publish = model(tmp_path), driver.publish
+
+    def late(*arguments: Any) -> Published:
+        fit_config(model(tmp_path, kernel__gamma=0.05, gram__path=str(tmp_path / "g2.zarr")), silent())
+        return publish(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(driver, "publish", late)
+        with pytest.raises(BusyError, match="names version 1, expected None"):
+            refit(config)
+    assert registry(tmp_path).resolve() == 1
+    found = refit(config)
+    assert (found.action, found.decision.champion, found.champion) == ("promoted", 1, 3)
+    assert found.comparison is not None
 
 
 @pytest.mark.parametrize("method", METHODS)

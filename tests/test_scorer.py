@@ -21,7 +21,7 @@ from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.pipeline import fit_config, score_config
 from kpca_stream.results import ScoreSummary
 from kpca_stream.scorer import Scorer, looking
-from kpca_stream.storage import ledger
+from kpca_stream.storage import ledger, objects
 from kpca_stream.storage.inbox import arrived
 from kpca_stream.storage.ledger import Entry, Ledger, ScoredPart
 from kpca_stream.telemetry import silent
@@ -427,6 +427,16 @@ def test_parts_in_hand_stay_however_old(folder: Path, monkeypatch: pytest.Monkey
     (staged / "whole.parquet").write_bytes(next((folder / "scores").glob("*.parquet")).read_bytes())
     swept()
     assert not list(staged.iterdir())
+
+
+def test_what_could_not_be_read_again_is_not_entered(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file in too many parts for an entry is an error that says what to do, and nothing is entered."""
+    np.save(folder / "in" / "a.npy", X[:30])
+    monkeypatch.setattr(objects, "MOST_SMALL_BYTES", 4000)
+    with pytest.raises(DataError, match=r"expected at most 4,000; a\.npy is in 30 parts: .*part_rows"):
+        score(folder, {"score.input.part_rows": 1})
+    assert score(folder).rows_written == 30
+    check(folder, {"a.npy": X[:30]})
 
 
 def test_zarr_holds_scores_in_the_order_of_rows(folder: Path) -> None:

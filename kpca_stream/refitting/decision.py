@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from kpca_stream.config import When
 from kpca_stream.refit_results import Decision, Drift, NewFile, Trigger
+from kpca_stream.storage.manifest import seconds_of
 from kpca_stream.storage.trained import Landed, Trained
 from kpca_stream.telemetry import duration
-
-CREATED = "%Y-%m-%dT%H:%M:%SZ"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,10 +77,8 @@ def decide(when: When, seen: Circumstances, *, force: bool) -> Decision:
 
 def age_of(manifest: dict[str, Any], now: float) -> float | None:
     """Seconds since a version was created, as its manifest tells; None where it does not."""
-    created = manifest.get("created")
-    if not isinstance(created, str):
-        return None
-    return max(0.0, now - datetime.strptime(created, CREATED).replace(tzinfo=UTC).timestamp())
+    created = seconds_of(manifest.get("created"))
+    return None if created is None else max(0.0, now - created)
 
 
 def _triggers(when: When, seen: Circumstances) -> list[Trigger]:

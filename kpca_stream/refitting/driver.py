@@ -169,7 +169,7 @@ class _Refit:
         refused = refusal(checks)
         if not refused:
             # What the gate refused before may pass a wider one; and a call may be forced.
-            self.registry.promote(candidate.version, expected=decision.champion, force=True)
+            self.registry.promote(candidate.version, expected=decision.champion or 0, force=True)
         self.stores.clear()
         removed = collect(self.registry, Retention(keep=self.config.refit.keep)).removed
         return self._result(

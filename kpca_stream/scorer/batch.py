@@ -184,7 +184,9 @@ class Batch:
 
     def _part_name(self, work: Work, start: int, content: str) -> str:
         file = work.delivery
-        identity = f"{file.name}\n{file.rows}\n{start}\n{content}"
+        # Rows that come back get a new name, so that who is slow to remove them removes what is gone.
+        since = "" if work.before is None else work.before.at
+        identity = f"{file.name}\n{file.rows}\n{start}\n{content}\n{since}"
         name = f"{file.name}-{start:09d}"
         return part_name(name, identity, self.config.name, self.model.version, self.model.fit)
 

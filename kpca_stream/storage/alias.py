@@ -141,7 +141,7 @@ class Aliases:
     def elsewhere(self, name: str, found: Alias | None, expected: int) -> BusyError:
         """That it names another version than the one that was looked at."""
         return BusyError(
-            f"{name} of {self.folder} names version {found and found.version}, expected {expected}: "
+            f"{name} of {self.folder} names version {found and found.version}, expected {expected or None}: "
             "somebody else moved it meanwhile; look at it, and do it again"
         )
 

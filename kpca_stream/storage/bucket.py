@@ -10,12 +10,14 @@
 
 Who swaps says so first and then looks whether anything is going; who takes away says so first and then looks
 what is held. A store of objects shows to everybody what was put, so that at least one of the two sees the
-other, and gives way. Those who died meanwhile are waited for no longer than `PATIENCE_SECONDS`.
+other: who takes away gives way, who swaps waits for the end of it. The marks of those who died meanwhile
+count for no longer than `PATIENCE_SECONDS`.
 """
 
 from __future__ import annotations
 
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,8 +26,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kpca_stream.addresses import Address
+from kpca_stream.errors import BusyError
 from kpca_stream.storage import objects
 from kpca_stream.storage.objects import Entry
+from kpca_stream.storage.place import WAIT_SECONDS
 from kpca_stream.storage.whole import LEFTOVER_SECONDS
 
 CLAIM, HELD, GOING, PROBE = ".claim", ".held-", ".going-", ".now-"
@@ -33,6 +37,7 @@ CLOSING = "manifest.json"
 """What is put last, and removed first."""
 SENT_AT_ONCE = 4
 PATIENCE_SECONDS = 3600.0
+POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -60,14 +65,11 @@ class Bucket:
         if needs is None:
             return self._swapped(key, data, expected)
         tree = self.address / needs.rpartition("/")[0]
-        held = tree / f"{HELD}{uuid.uuid4().hex}"
-        try:
-            objects.put(held, b"")
-            if self._is_going(tree, held) or objects.head(self.address / needs) is None:
+        with _marking(tree, HELD) as held:
+            _await_those_who_take_away(tree, held)
+            if objects.head(self.address / needs) is None:
                 return False
             return self._swapped(key, data, expected)
-        finally:
-            objects.delete(held)
 
     @contextmanager
     def making(self, key: str) -> Iterator[Path]:  # noqa: ARG002 - made elsewhere
@@ -82,13 +84,12 @@ class Bucket:
     def take_away(self, key: str, unless: Callable[[], bool]) -> bool:
         """See `Place`."""
         tree = self.address / key
-        going = f"{GOING}{uuid.uuid4().hex}"
-        objects.put(tree / going, b"")
-        if unless() or self._is_held(tree, tree / going):
-            objects.delete(tree / going)
-            return False
-        objects.delete(tree)
-        objects.delete_tree(tree, first=[CLOSING], last=[going])
+        with _marking(tree, GOING) as going:
+            # Marks first: whose mark is gone again has swapped what `unless` looks at.
+            if _is_marked(tree, HELD, going) or unless():
+                return False
+            objects.delete(tree)
+            objects.delete_tree(tree, first=[CLOSING], last=[going.name])
         return True
 
     def sweep(self, key: str) -> None:
@@ -113,12 +114,6 @@ class Bucket:
         if found is None or found.data != expected:
             return False
         return objects.put_if_match(address, data, found.version)
-
-    def _is_going(self, tree: Address, own: Address) -> bool:
-        return _is_marked(tree, GOING, own)
-
-    def _is_held(self, tree: Address, own: Address) -> bool:
-        return _is_marked(tree, HELD, own)
 
     def _now(self, tree: Address) -> float:
         """By the store's clock."""
@@ -148,6 +143,29 @@ def send(folder: Path, tree: Address, *, closing: str) -> bool:
     if claim is None or claim.data != own:
         return False
     return objects.put_if_absent(tree / closing, (folder / closing).read_bytes())
+
+
+@contextmanager
+def _marking(tree: Address, kind: str) -> Iterator[Address]:
+    """One's own mark of a `kind` in a tree, for as long as the block lasts, however it ends."""
+    mark = tree / f"{kind}{uuid.uuid4().hex}"
+    try:
+        objects.put(mark, b"")
+        yield mark
+    finally:
+        objects.delete(mark)
+
+
+def _await_those_who_take_away(tree: Address, own: Address) -> None:
+    """Wait for who takes the tree away: he sees one's `own` mark and gives way, or is soon done."""
+    end = time.monotonic() + WAIT_SECONDS
+    while _is_marked(tree, GOING, own):
+        if time.monotonic() >= end:
+            raise BusyError(
+                f"{tree} is being taken away by somebody else, or by one who died over it and left "
+                f"{GOING}...; try again: that counts for {PATIENCE_SECONDS / 60:.0f} minutes"
+            )
+        time.sleep(POLL_SECONDS)
 
 
 def _is_marked(tree: Address, kind: str, own: Address) -> bool:

@@ -1,8 +1,8 @@
 """A bucket as a shelf of scores: puts, copies within the bucket, and entries that are swapped by their ETag.
 
 There are no locks: of several scorers each may score the same file, and the one whose entry comes first has
-done it. Parts lie aside under names that nobody else takes, and get names that tell their rows, so that
-whoever shows them shows the same.
+done it. Parts lie aside under names that nobody else takes, and get names that tell their rows and what was
+there before, so that whoever shows them shows the same, and whoever removes them removes no later ones.
 """
 
 from __future__ import annotations
@@ -86,10 +86,7 @@ class BucketShelf:
         """See `Shelf`."""
         with ThreadPoolExecutor(AT_ONCE) as pool:
             is_whole = all(pool.map(self._shown, entry.aside, entry.aside.values()))
-        if entry.gone:
-            now = self.ledger.read(entry.name)
-            if now is not None and now.stored == entry.stored:  # else somebody has ended this, and gone on
-                delete(*(self.root / file for file in entry.gone))
+        delete(*(self.root / file for file in entry.gone))  # names that never come again
         return is_whole
 
     def _shown(self, file: str, name: str) -> bool:

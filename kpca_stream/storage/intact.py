@@ -89,11 +89,11 @@ def check_size(path: Path) -> None:
     check_bytes(path, path.stat().st_size)
 
 
-def check_bytes(place: Location, n_bytes: int) -> None:
-    """The same of one that has so many bytes."""
+def check_bytes(place: Location | str, n_bytes: int, remedy: str = REMEDY) -> None:
+    """The same of one that has, or would have, so many bytes."""
     if n_bytes > objects.MOST_SMALL_BYTES:
         raise DataError(
-            f"{place}: got {n_bytes:,} bytes of JSON, expected at most {objects.MOST_SMALL_BYTES:,}; {REMEDY}"
+            f"{place}: got {n_bytes:,} bytes of JSON, expected at most {objects.MOST_SMALL_BYTES:,}; {remedy}"
         )
 
 

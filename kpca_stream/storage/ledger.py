@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from kpca_stream.errors import ConfigError, DataError
-from kpca_stream.storage.intact import parsed_json
+from kpca_stream.storage.intact import check_bytes, parsed_json
 from kpca_stream.storage.lock import claimed
 from kpca_stream.storage.place import Place
 from kpca_stream.storage.whole import json_bytes
@@ -195,9 +195,18 @@ class Ledger:
                         yield self._entry(key, stored)
 
     def write(self, entry: Entry, over: Entry | None) -> Entry | None:
-        """Put `entry` in place of `over` (None: of nothing); None where another one is there meanwhile."""
-        expected, stored = None if over is None else over.stored, _bytes(entry)
-        is_there = self.place.swap(_key(entry.name), stored, expected)
+        """Put `entry` in place of `over` (None: of nothing); None where another one is there meanwhile.
+
+        Raises
+        ------
+        DataError
+            If it would be too large to be read again.
+        """
+        key, expected, stored = _key(entry.name), None if over is None else over.stored, _bytes(entry)
+        parts = f"{entry.name} is in {len(entry.parts):,} parts"
+        remedy = f"{parts}: let it go on as another file, or raise score.input.part_rows"
+        check_bytes(f"{self.name}/{FOLDER}/{key}", len(stored), remedy)
+        is_there = self.place.swap(key, stored, expected)
         return replace(entry, stored=stored) if is_there else None
 
     def agreed(self, types: Mapping[str, str]) -> dict[str, str]:

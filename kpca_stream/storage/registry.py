@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
@@ -25,11 +26,13 @@ from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.storage.alias import ATTEMPTS, Alias, Aliases, checked_name
 from kpca_stream.storage.basis import Basis, open_basis, save_basis
 from kpca_stream.storage.bucket import Bucket
+from kpca_stream.storage.intact import check_bytes
 from kpca_stream.storage.manifest import CREATED, Mark, manifest_key, parsed, seconds_of
 from kpca_stream.storage.place import Folder, Place
 from kpca_stream.storage.whole import naming, write_json
 
 CHAMPION = "champion"
+MANIFEST_REMEDY = "it names every file that was fitted on: fit fewer, larger files"
 NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 Standing = Literal["sound", "refused", "damaged", "gone"]
 
@@ -99,21 +102,17 @@ class Registry:
             told = None
         return self.place.modified(manifest_key(version)) if told is None else told
 
-    def manifests(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Each whole version and what is known of it, in order; those that go meanwhile are left out."""
-        for version in self.versions():
-            data = self.place.read(manifest_key(version))
-            if data is not None:
-                yield version, self._manifest(data, version)
-
     def has(self, version: int) -> bool:
         """Whether `version` is there, whole."""
         return self.place.read(manifest_key(version)) is not None
 
     def find(self, fit: str) -> int | None:
         """The newest version whose manifest names this fit."""
-        matches = [version for version, manifest in self.manifests() if manifest.get("fit") == fit]
-        return max(matches, default=None)
+        for version in reversed(self.versions()):
+            with suppress(ConfigError, DataError):  # gone or damaged
+                if self.manifest(version).get("fit") == fit:
+                    return version
+        return None
 
     def publish(self, basis: Basis, manifest: Callable[[int], dict[str, Any]]) -> int:
         """Write `basis` as the next version; readers see it whole or not at all.
@@ -129,6 +128,11 @@ class Registry:
         -------
         int
             The number.
+
+        Raises
+        ------
+        DataError
+            If the manifest would be too large to be read again.
         """
         with self.place.making("versions") as partial:
             with naming(partial.parent):
@@ -137,6 +141,8 @@ class Registry:
                 taken = (int(name) for name in self.place.names("versions") if NUMBER.fullmatch(name))
                 version = max(taken, default=0) + 1
                 write_json(partial / "manifest.json", {"version": version, **manifest(version)})
+                n_bytes = (partial / "manifest.json").stat().st_size
+                check_bytes(self.folder / manifest_key(version), n_bytes, MANIFEST_REMEDY)
                 if self.place.adopt(partial, f"versions/{version}"):
                     return version
 
@@ -148,7 +154,7 @@ class Registry:
         version : int
         alias : str
         expected : int, optional
-            Only if it names this one now.
+            Only if it names this one now; 0 if it names none.
 
         Returns
         -------
@@ -165,7 +171,7 @@ class Registry:
 
         def moved(found: Alias | None) -> Alias:
             self.manifest(version)
-            if expected is not None and (found is None or found.version != expected):
+            if expected is not None and expected != (0 if found is None else found.version):
                 raise self.named.elsewhere(alias, found, expected)
             if found is None or found.version == version:
                 return found or Alias(version)

@@ -20,7 +20,8 @@ class Retention:
     Parameters
     ----------
     keep : int
-        So many of the newest versions, and as many of the newest ones that were refused; at least one.
+        So many of the newest versions, and as many of the newest ones that were refused, or are damaged; at
+        least one.
     age : float
         Seconds: what was made, or named by an alias, since then stays. Readers that resolved a version have
         this long to open it and be done.
@@ -116,13 +117,10 @@ def _named(registry: Registry, retention: Retention, now: float) -> Iterator[tup
 
 def _newest(registry: Registry, retention: Retention) -> Iterator[tuple[int, str]]:
     standings = {version: registry.standing(version) for version in registry.versions()}
-    for standing, what in (("sound", ""), ("refused", " refused")):
+    for standing, what in (("sound", ""), ("refused", " refused"), ("damaged", " damaged")):
         alike = [version for version, found in standings.items() if found == standing]
         for version in alike[-retention.keep :]:
             yield version, f"one of the newest {retention.keep}{what}"
-    for version, found in standings.items():
-        if found == "damaged":
-            yield version, "its manifest is damaged"
 
 
 def _young(registry: Registry, retention: Retention, now: float) -> Iterator[tuple[int, str]]:

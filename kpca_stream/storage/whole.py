@@ -90,9 +90,10 @@ def untouched(folder: Path, pattern: str = "*") -> Iterator[Path]:
 def folder_size(folder: Path) -> int:
     """Bytes that the files of a folder hold; those that go meanwhile count nothing."""
     n_bytes = 0
-    for path in folder.rglob("*"):
-        with suppress(FileNotFoundError):
-            n_bytes += 0 if path.is_dir() else path.lstat().st_size
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                n_bytes += Path(path, name).lstat().st_size
     return n_bytes
 
 

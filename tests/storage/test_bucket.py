@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -41,13 +43,17 @@ def keys(place: Bucket) -> list[str]:
     return sorted(entry.key for entry in objects.tree(place.address))
 
 
-def test_a_version_that_goes_is_not_named(place: Bucket, tmp_path: Path) -> None:
+def test_a_version_that_goes_is_not_named(
+    place: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """While somebody takes a version away no alias can come to name it; where that is given up one can."""
+    monkeypatch.setattr(bucket_module, "WAIT_SECONDS", 0.0)
     adopt(place, tmp_path / "a", 1)
     needs = f"versions/1/{CLOSING}"
 
     def asked() -> bool:
-        assert not place.swap("aliases/a", b"1", None, needs=needs)
+        with pytest.raises(BusyError, match=r"versions/1 is being taken away .* try again"):
+            place.swap("aliases/a", b"1", None, needs=needs)
         return True
 
     assert not place.take_away("versions/1", asked)
@@ -72,14 +78,83 @@ def test_a_version_that_is_being_named_stays(
     assert place.read(f"versions/1/{CLOSING}") is not None
 
 
+def test_a_version_that_was_named_during_the_look_stays(
+    place: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A promotion that ends between the look at the aliases and the look at the marks is not overlooked."""
+    adopt(place, tmp_path / "a", 1)
+    swapped = Bucket._swapped
+    named, names = threading.Event(), threading.Event()
+
+    def later(self: Bucket, *arguments: Any) -> bool:
+        named.set()  # it has looked, and found nobody who takes the version away
+        names.wait(10)
+        return swapped(self, *arguments)
+
+    monkeypatch.setattr(Bucket, "_swapped", later)
+    with ThreadPoolExecutor(1) as pool:
+        promotion = pool.submit(place.swap, "aliases/a", b"1", None, needs=f"versions/1/{CLOSING}")
+        named.wait(10)
+
+        def is_named() -> bool:
+            found = place.read("aliases/a") is not None
+            names.set()
+            promotion.result()
+            return found
+
+        taken = place.take_away("versions/1", is_named)
+        names.set()
+    assert (promotion.result(), taken) == (True, False)
+    assert place.read(f"versions/1/{CLOSING}") is not None
+
+
+def test_who_takes_away_is_waited_for(place: Bucket, tmp_path: Path) -> None:
+    """A promotion during the look of one who takes the version away ends when that is given up."""
+    adopt(place, tmp_path / "a", 1)
+    looks, goes_on = threading.Event(), threading.Event()
+
+    def is_named() -> bool:
+        looks.set()
+        return goes_on.wait(10)
+
+    with ThreadPoolExecutor(2) as pool:
+        removal = pool.submit(place.take_away, "versions/1", is_named)
+        looks.wait(10)
+        promotion = pool.submit(place.swap, "aliases/a", b"1", None, needs=f"versions/1/{CLOSING}")
+        while not any(HELD in key for key in keys(place)):
+            assert not promotion.done()
+        goes_on.set()
+    assert (removal.result(), promotion.result()) == (False, True)
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, BusyError])
+def test_who_fails_over_a_look_leaves_no_mark(
+    place: Bucket, tmp_path: Path, end: type[BaseException]
+) -> None:
+    """A signal or an outage while it is asked whether a version may go leaves it as it was."""
+    adopt(place, tmp_path / "a", 1)
+    before = keys(place)
+
+    def fails() -> bool:
+        raise end("here")
+
+    with pytest.raises(end):
+        place.take_away("versions/1", fails)
+    assert keys(place) == before
+
+
 def test_the_dead_are_not_waited_for_long(
     place: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Marks of those who died hold others up for an hour, and are swept after it."""
+    monkeypatch.setattr(bucket_module, "WAIT_SECONDS", 0.0)
     needs = f"versions/1/{CLOSING}"
     adopt(place, tmp_path / "a", 1)
     objects.put(place.address / f"versions/1/{GOING}dead", b"")
-    assert not place.swap("aliases/a", b"1", None, needs=needs)
+    registry = Registry(place.address)
+    for told in (lambda: registry.promote(1), lambda: registry.refuse(1, "worse")):
+        with pytest.raises(BusyError, match=r"by one who died over it .* counts for 60 minutes"):
+            told()
     objects.put(place.address / f"versions/1/{HELD}dead", b"")
     assert not place.take_away("versions/1", lambda: False)
     place.sweep("versions")

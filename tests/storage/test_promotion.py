@@ -110,6 +110,15 @@ def test_a_promotion_may_ask_what_it_replaces(registry: Registry) -> None:
     assert registry.resolve() == 2
 
 
+@anywhere
+def test_a_first_promotion_may_ask_that_it_is_the_first(registry: Registry) -> None:
+    """Where nothing was expected to be named, what somebody else has promoted meanwhile stays."""
+    assert registry.promote(2, expected=0) is None
+    with pytest.raises(BusyError, match="names version 2, expected None"):
+        registry.promote(3, expected=0)
+    assert registry.resolve() == 2
+
+
 def test_promoting_again_changes_nothing(registry: Registry) -> None:
     """To promote what is named already writes nothing and leaves the way back as it is."""
     registry.promote(1)

@@ -13,8 +13,9 @@ import pytest
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.fitsettings import FitSettings
 from kpca_stream.fitting import fit
-from kpca_stream.storage import whole
+from kpca_stream.storage import objects, whole
 from kpca_stream.storage.basis import Basis, open_basis
+from kpca_stream.storage.manifest import manifest_key
 from kpca_stream.storage.registry import Registry
 from kpca_stream.storage.source import open_source
 from tests.storage.versions import anywhere
@@ -46,6 +47,30 @@ def test_versions_are_numbered_in_their_order(registry: Registry, basis: Basis) 
     assert open_basis(registry.basis_path(3)).n_rows == 30
     assert registry.find("a") == 3
     assert registry.find("c") is None
+
+
+@anywhere
+def test_a_damaged_version_hides_no_other(registry: Registry, basis: Basis) -> None:
+    """A fit is found though the manifest of another version is cut or too large, and never in these."""
+    for text in ("a", "b", "a", "c"):
+        registry.publish(basis, named(text))
+    place = registry.place
+    for version, content in ((3, b'{"fit": "a"'), (4, b" " * (2**26 + 1))):
+        place.swap(manifest_key(version), content, place.read(manifest_key(version)))
+    assert registry.find("a") == 1
+    assert registry.find("c") is None
+
+
+@anywhere
+def test_what_could_not_be_read_again_is_not_published(
+    registry: Registry, basis: Basis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A manifest too large to be read is an error that says what to do, and leaves nothing of the version."""
+    monkeypatch.setattr(objects, "MOST_SMALL_BYTES", 2000)
+    with pytest.raises(DataError, match=r"versions/1/manifest\.json: .* at most 2,000; .* larger files"):
+        registry.publish(basis, lambda _: {"fit": "a", "trained": ["file"] * 2000})
+    assert registry.place.names("versions") == []
+    assert registry.publish(basis, named("a")) == 1
 
 
 def test_a_later_version_leaves_the_earlier_ones_as_they_are(registry: Registry, basis: Basis) -> None:
@@ -148,6 +173,8 @@ PUBLISH = """
 import sys
 from kpca_stream.addresses import located
 from kpca_stream.storage.basis import open_basis
+from kpca_stream.storage import objects
+from kpca_stream.storage.manifest import manifest_key
 from kpca_stream.storage.registry import Registry
 basis = open_basis(located(sys.argv[1]))
 registry = Registry.of(sys.argv[2], "digits")

@@ -87,17 +87,26 @@ def test_no_number_is_given_twice(registry: Registry) -> None:
     assert publish(registry) == 7
 
 
-def test_damage_stops_the_hand(registry: Registry) -> None:
-    """A version with a damaged manifest stays; with a damaged alias nothing goes at all."""
-    (registry.basis_path(2).parent / "manifest.json").write_text("{")
+def test_a_damaged_alias_stops_the_hand(registry: Registry) -> None:
+    """Damaged versions stay, as many as of each other kind; with a damaged alias nothing goes at all."""
+    for version in (1, 2, 5):
+        (registry.basis_path(version).parent / "manifest.json").write_text("{")
+    registry.point(3, "shadow")
+    (registry.folder / "aliases" / "shadow").write_text("1")
+    assert collect(registry, Retention(keep=1, age=3600)).removed == ()
     found = collect(registry, NOW)
-    assert dict(found.kept) == {2: "its manifest is damaged", 6: "one of the newest 1"}
+    assert found.removed == (2, 3, 4)
+    assert dict(found.kept) == {
+        1: "named by shadow",
+        5: "one of the newest 1 damaged",
+        6: "one of the newest 1",
+    }
     publish(registry)
     registry.promote(6)
     (registry.folder / "aliases" / "champion").write_text("{")
     with pytest.raises(DataError, match="champion is damaged"):
         collect(registry, NOW)
-    assert registry.versions() == [2, 6, 7]
+    assert registry.versions() == [1, 5, 6, 7]
 
 
 def test_what_a_killed_one_left_is_swept(registry: Registry) -> None:

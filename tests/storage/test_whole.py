@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kpca_stream.storage.whole import naming, remove, written_whole
+from kpca_stream.storage.whole import folder_size, naming, remove, written_whole
 
 
 def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
@@ -60,6 +62,26 @@ def test_failures_without_a_name_get_one(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="of another kind") as plain, naming(path):
         raise OSError("of another kind")
     assert plain.value.filename is None
+
+
+def test_what_goes_while_a_folder_is_measured_counts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Folders and files that somebody else takes away meanwhile are left out of its size."""
+    (tmp_path / "goes").mkdir()
+    for name, content in (("stays", b"12345"), ("goes/inner", b"678")):
+        (tmp_path / name).write_bytes(content)
+    assert folder_size(tmp_path) == 8
+    scandir = os.scandir
+
+    def late(path: Any) -> Any:
+        if str(path) == str(tmp_path / "goes"):
+            remove(tmp_path / "goes")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", late)
+    assert folder_size(tmp_path) == 5
+    assert folder_size(tmp_path / "missing") == 0
 
 
 def test_anything_is_removed(tmp_path: Path) -> None:
