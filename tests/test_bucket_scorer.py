@@ -290,6 +290,20 @@ def test_a_file_that_grew_meanwhile_has_no_row_twice(
     check_bucket(folder, place, {"a.csv": X[:15]})
 
 
+def test_parts_that_somebody_removes_are_not_told(
+    folder: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where what lay aside is gone when it is entered, its rows count only once they are scored again."""
+    np.save(folder / "in" / "a.npy", X[:20])
+    scorer = Scorer(scoring(folder, {"score.output": place, "score.input.part_rows": 5}), silent())
+    root = Address.parse(place) / "_staged"
+    beside(monkeypatch, lambda: objects.delete(root / min(entry.key for entry in objects.tree(root))))
+    assert (scorer.look().busy, scorer.done.rows) == (1, 0)
+    assert parts(place) == {}
+    assert (scorer.look().busy, scorer.done.rows) == (0, 20)
+    check_bucket(folder, place, {"a.npy": X[:20]})
+
+
 def test_rows_that_come_back_are_not_taken_for_those_that_went(
     folder: Path, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,19 +325,6 @@ def test_rows_that_come_back_are_not_taken_for_those_that_went(
     score(folder, place, changes)
     assert bucket_shelf.delete is deleted
     check_bucket(folder, place, {"a.csv": X[:9]})
-
-
-def test_parts_that_somebody_removes_are_not_told(
-    folder: Path, place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where what lay aside is gone when it is entered, its rows count only once they are scored again."""
-    files = landed(folder / "in", 1)
-    scorer = scorer_of(folder, place)
-    root = Address.parse(place) / "_staged"
-    beside(monkeypatch, lambda: objects.delete(*(root / entry.key for entry in objects.tree(root))))
-    assert (scorer.look().busy, scorer.done.rows) == (1, 0)
-    assert scorer.work_off().rows_written == sum(map(len, files.values()))
-    check_bucket(folder, place, files)
 
 
 def test_leftovers_go_after_a_day(folder: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:

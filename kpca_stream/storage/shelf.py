@@ -79,15 +79,17 @@ class Shelf(Protocol):
 def settle(shelf: Shelf, entry: Entry) -> Entry:
     """End what whoever wrote `entry` began: all of its parts can be seen, and none besides.
 
-    Of several that do so at once none does harm. Where a part is lost, its rows are to be scored again: the
-    entry as it ended, which is returned, has other parts then.
+    Of several that do so at once none does harm. Where a part is lost, all that came with it go, to be scored
+    again: the entry as it ended, which is returned, lacks them.
     """
     if entry.is_settled:
         return entry
     is_whole = shelf.show(entry)
     shelf.discard(entry.aside.values())
     ended = entry.settled() if is_whole else entry.without_lost()
-    shelf.ledger.write(ended, over=entry)
+    is_ended = shelf.ledger.write(ended, over=entry) is not None
+    for file in entry.aside if is_ended and not is_whole else ():
+        shelf.remove(file)
     return ended
 
 
