@@ -31,10 +31,13 @@ def place(bucket: str) -> Bucket:
     return Bucket(Address.parse(bucket) / "models/digits")
 
 
+BASIS = "basis.zarr/zarr.json"
+
+
 def adopt(place: Bucket, folder: Path, version: int) -> bool:
     """A version of two small files."""
-    folder.mkdir(exist_ok=True)
-    (folder / "basis").write_text(str(version))
+    (folder / BASIS).parent.mkdir(parents=True, exist_ok=True)
+    (folder / BASIS).write_text(str(version))
     (folder / CLOSING).write_text(json.dumps({"version": version}))
     return place.adopt(folder, f"versions/{version}")
 
@@ -58,7 +61,7 @@ def test_a_version_that_goes_is_not_named(
 
     assert not place.take_away("versions/1", asked)
     assert place.swap("aliases/a", b"1", None, needs=needs)
-    assert keys(place) == ["aliases/a", f"versions/1/{CLAIM}", "versions/1/basis", f"versions/1/{CLOSING}"]
+    assert keys(place) == ["aliases/a", f"versions/1/{CLAIM}", f"versions/1/{BASIS}", f"versions/1/{CLOSING}"]
 
 
 def test_a_version_that_is_being_named_stays(
@@ -171,7 +174,7 @@ def test_what_is_half_there_does_not_count(
 ) -> None:
     """A version without what closes it is none, keeps its number, and goes after a day."""
     objects.put(place.address / f"versions/1/{CLAIM}", b"dead")
-    objects.put(place.address / "versions/1/basis", b"half")
+    objects.put(place.address / f"versions/1/{BASIS}", b"half")
     registry = Registry(place.address)
     assert registry.versions() == []
     assert not adopt(place, tmp_path / "a", 1)
@@ -237,7 +240,7 @@ def test_killed_at_every_request(
         left[0] = 10**6
         assert registry.resolve() in registry.versions()
         for version in registry.versions():
-            assert place.read(f"versions/{version}/basis") == b"%d" % version
+            assert place.read(f"versions/{version}/{BASIS}") == b"%d" % version
         STEPS[step](registry)
         end = registry.resolve(), registry.versions(), registry.refusal(registry.versions()[0])
         ends = ends or end
