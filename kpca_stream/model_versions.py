@@ -167,15 +167,16 @@ def _each(registry: Registry, aliases: Mapping[str, Alias]) -> Iterator[VersionF
 
 
 def _facts(registry: Registry, version: int, aliases: Mapping[str, Alias]) -> VersionFacts:
-    """By the manifest; one that is damaged tells nothing else."""
+    """By the manifest; where that is damaged, nothing else."""
     try:
         manifest = registry.manifest(version)
         reason = Mark(registry.place, version).refusal(manifest)
         standing: Standing = "sound" if reason is None else "refused"
     except DataError as error:
         manifest, reason, standing = {}, str(error), "damaged"
-    if not registry.has_basis(version):
-        reason, standing = reason or "its basis is not there", "damaged"
+    if standing != "damaged" and not registry.has_basis(version):
+        registry.manifest(version)  # gone, too, where somebody takes the version away
+        reason, standing = "its basis is not there", "damaged"
     summary = _typed(manifest, "summary", dict) or {}
     names = (name for name, alias in aliases.items() if alias.version == version)
     return VersionFacts(

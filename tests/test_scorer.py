@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -430,13 +431,19 @@ def test_parts_in_hand_stay_however_old(folder: Path, monkeypatch: pytest.Monkey
 
 
 def test_what_could_not_be_read_again_is_not_entered(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file in too many parts for an entry is an error that says what to do, and nothing is entered."""
+    """A file in too many parts for an entry is set aside with what to do, and others are scored."""
     np.save(folder / "in" / "a.npy", X[:30])
+    np.save(folder / "in" / "b.npy", X[30:32])
     monkeypatch.setattr(objects, "MOST_SMALL_BYTES", 4000)
-    with pytest.raises(DataError, match=r"expected at most 4,000; a\.npy is in 30 parts: .*part_rows"):
-        score(folder, {"score.input.part_rows": 1})
+    found = score(folder, {"score.input.part_rows": 1})
+    told = r"expected at most 4,000; a\.npy is in 30 parts: .*part_rows"
+    assert found.rows_written == 2
+    assert re.search(told, found.set_aside[0].reason)
+    assert not list((folder / "scores" / "_staged").iterdir())
+    with pytest.raises(DataError, match=told):
+        score(folder, {"score.input.part_rows": 1, "score.on_bad": "error"})
     assert score(folder).rows_written == 30
-    check(folder, {"a.npy": X[:30]})
+    check(folder, {"a.npy": X[:30], "b.npy": X[30:32]})
 
 
 def test_zarr_holds_scores_in_the_order_of_rows(folder: Path) -> None:

@@ -257,7 +257,14 @@ class Batch:
             aside=aside or {},
             gone=gone,
         )
-        written = self.shelf.ledger.write(entry, over=before)
+        try:
+            written = self.shelf.ledger.write(entry, over=before)
+        except DataError as error:  # too many parts for an entry
+            self.shelf.discard(entry.aside.values())
+            if fault is not None:
+                raise
+            self._set_aside(delivery, before, error)
+            return
         if written is None:
             self.shelf.discard(entry.aside.values())
             self.lost += 1

@@ -27,6 +27,7 @@ from kpca_stream.storage.alias import ATTEMPTS, Alias, Aliases, checked_name
 from kpca_stream.storage.basis import Basis, open_basis, save_basis
 from kpca_stream.storage.bucket import Bucket
 from kpca_stream.storage.intact import check_bytes
+from kpca_stream.storage.located import is_there
 from kpca_stream.storage.manifest import CREATED, Mark, manifest_key, parsed, seconds_of
 from kpca_stream.storage.place import Folder, Place
 from kpca_stream.storage.whole import naming, write_json
@@ -188,13 +189,17 @@ class Registry:
         Raises
         ------
         DataError
-            If it was refused, with the reason.
+            If it was refused, with the reason, or its basis is gone.
         """
         reason = self.refusal(version)
         if reason is not None and not force and not self._is_named(version, alias):
             raise DataError(
                 f"version {version} of {self.folder} was refused: {reason}; promote another, or this one "
                 "with kpca-stream models promote --force"
+            )
+        if not self.has_basis(version):
+            raise DataError(
+                f"version {version} of {self.folder} has no basis; promote another, or restore it from a copy"
             )
         if force:
             Mark(self.place, version).set(None, self.manifest(version))
@@ -252,12 +257,12 @@ class Registry:
         except DataError:
             return "damaged"
         if not self.has_basis(version):
-            return "damaged"
+            return "damaged" if self.has(version) else "gone"
         return "sound" if refusal is None else "refused"
 
     def has_basis(self, version: int) -> bool:
         """Whether the basis of `version` is there; `verify` tells whether it is whole."""
-        return self.place.read(f"versions/{version}/basis.zarr/zarr.json") is not None
+        return is_there(self.basis_path(version) / "zarr.json")
 
     def way_back(self, alias: Alias) -> int | None:
         """The version that a rollback of `alias` goes to, or None."""

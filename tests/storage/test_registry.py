@@ -216,3 +216,14 @@ def test_a_version_without_its_basis_does_not_count(registry: Registry, basis: B
     assert (registry.find("a"), registry.find("b")) == (None, 2)
     with pytest.raises(ConfigError, match="no other version that is there and sound"):
         registry.rollback()
+    with pytest.raises(DataError, match=r"version 1 of .* has no basis; promote another"):
+        registry.promote(1)
+
+
+def test_a_basis_may_lie_elsewhere(registry: Registry, basis: Basis, tmp_path: Path) -> None:
+    """A link to it, on a larger disk say, is as good."""
+    registry.publish(basis, named("a"))
+    place = registry.folder / "versions" / "1" / "basis.zarr"
+    place.rename(tmp_path / "moved.zarr")
+    place.symlink_to(tmp_path / "moved.zarr")
+    assert (registry.standing(1), registry.find("a")) == ("sound", 1)

@@ -38,7 +38,7 @@ def read(path: Path, text: str, **options: Any) -> tuple[tuple[str, ...], NDArra
         ("0,1\n3,4\n", ("0", "1"), [[0, 1], [3, 4]]),
         ("0,1,2\n3,4,5\n", ("0", "1", "2"), [[3, 4, 5]]),
         (",a\n0,1\n", ("0", "a"), [[0, 1]]),
-        (",0,1,2\n7,3,4,5\n", ("0", "0", "1", "2"), [[7, 3, 4, 5]]),
+        (",0,1,2\n7,3,4,5\n", ("column 0", "0", "1", "2"), [[7, 3, 4, 5]]),
         (",0,1\n,3,4\n", ("0", "1", "2"), [[np.nan, 0, 1], [np.nan, 3, 4]]),
         ("a;b\n1\n2\n", ("a;b",), [[1], [2]]),
         ("a,b\n1,\n,NA\nnan,inf\n", ("a", "b"), [[1, np.nan], [np.nan, np.nan], [np.nan, np.inf]]),
@@ -215,3 +215,14 @@ def test_text_far_down_a_column_of_numbers(bad: str, tmp_path: Path) -> None:
     assert str(caught.value).startswith(
         f"x.csv, row {row} (line {row + 2}), column 'b': got text '{bad}', expected a number"
     )
+
+
+def test_every_column_has_a_name_of_its_own(tmp_path: Path) -> None:
+    """A column without a name is called by its position, unless another one is: so each can be asked for."""
+    rows = np.arange(12.0).reshape(3, 4)
+    for header, names in ((",0,1,2", ("column 0", "0", "1", "2")), (",a,b,c", ("0", "a", "b", "c"))):
+        text = "\n".join([header, *(",".join(map(str, row)) for row in rows)])
+        (tmp_path / "rows.csv").write_text(text)
+        assert open_source(tmp_path / "rows.csv").columns == names
+        again = open_source(tmp_path / "rows.csv", columns=names)
+        np.testing.assert_array_equal(np.concatenate(list(again.blocks(0, 3))), rows)

@@ -211,7 +211,11 @@ def open_csv(name: str, path: Location) -> CsvTable:
         lines = index_lines(name, raw, begin if is_header else _bom(raw))
     check_not_empty(name, lines.n_rows, len(header))
     labels = header if is_header else [""] * len(header)
-    columns = tuple(Column(label or str(position), _FLOAT) for position, label in enumerate(labels))
+    nameless = {str(position) for position in range(len(labels))} - set(labels)
+    columns = tuple(
+        Column(label or (str(position) if str(position) in nameless else f"column {position}"), _FLOAT)
+        for position, label in enumerate(labels)
+    )
     return CsvTable(file, columns, lines).typed()
 
 
