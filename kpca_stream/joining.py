@@ -24,6 +24,7 @@ from kpca_stream.stages.sweep import Sweep, sweep
 from kpca_stream.storage.basis import Basis
 from kpca_stream.storage.frozen import Accumulated
 from kpca_stream.storage.layout import RunStore
+from kpca_stream.storage.own_function import is_of_other_function
 from kpca_stream.storage.source import Source
 from kpca_stream.telemetry import Reporter, silent
 
@@ -226,12 +227,14 @@ def _fingerprints(basis: Basis) -> list[str]:
 
 
 def _differences(a: Basis, b: Basis) -> list[tuple[str, bool]]:
+    same_landmarks = _same_landmarks(a, b)
     return [
         ("kernel", not same_formula(a.kernel, b.kernel)),
         ("columns", a.columns != b.columns),
         ("precision", a.precision != b.precision),
         ("means or scales of columns", not same_preparation(a.kernel, b.kernel)),
-        ("landmarks", not _same_landmarks(a, b)),
+        ("landmarks", not same_landmarks),
+        ("the values of the kernel's function", same_landmarks and is_of_other_function(a, b)),
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -239,6 +240,22 @@ def test_another_function_under_its_name_makes_a_refit_due(
     assert kinds([*results, refit(config)]) == ["fresh", "none"] * 3 + [warm]
 
 
+def test_columns_are_judged_under_another_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What other units do to columns needs no kernel, and is refused also where that changed."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "moved.py").write_text(MOVING)
+    landed(tmp_path)
+    config = model(tmp_path, kernel={"name": "moved:near", "gamma": None})
+    refit(config)
+    monkeypatch.setattr("moved.GAMMA", 0.03)
+    land(tmp_path, 4, in_other_units(week(4)))
+    found = refit(config)
+    assert (found.action, [check.name for check in found.gate if not check.ok]) == (
+        "refused",
+        ["max_column_ratio"],
+    )
+
+
 MOVING = """import numpy as np
 
 GAMMA = 0.02
@@ -423,6 +440,38 @@ def test_files_of_few_rows_are_judged_together(tmp_path: Path) -> None:
     found = refit(config)
     assert (found.action, found.champion) == ("refused", 2), found
     assert "max_novelty: got 1 of all new rows" in found.reason
+
+
+def test_each_of_many_files_is_judged_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a file that has enough rows enough are drawn, however many files land: a poisoned one is refused."""
+    landed(tmp_path)
+    config = model(tmp_path)
+    refit(config)
+    monkeypatch.setattr("kpca_stream.refitting.newness.drawn_rows", lambda _: 60)
+    for number in range(4, 12):
+        land(tmp_path, number, week(number) + 9.0 * (number == 7))
+    found = refit(config)
+    assert (found.action, [check.name for check in found.gate if not check.ok]) == (
+        "refused",
+        ["max_novelty", "max_column_ratio"],
+    )
+    assert "week-07.npy" in found.reason
+    assert {file.novelty is None for file in found.decision.new_files} == {False}
+
+
+def test_a_champion_that_lost_its_basis_is_told(tmp_path: Path) -> None:
+    """With the ways out; a fit makes it anew."""
+    landed(tmp_path)
+    config = model(tmp_path)
+    refit(config)
+    shutil.rmtree(str(registry(tmp_path).basis_path(1)))
+    land(tmp_path, 4, week(4))
+    with pytest.raises(
+        DataError, match=r"version 1 of .* has lost its basis; go back with .* or fit it anew"
+    ):
+        refit(config)
+    with pytest.raises(ConfigError, match=r"promote one of \[\], or fit anew"):
+        registry(tmp_path).rollback()
 
 
 def test_refused_candidate_is_judged_again_without_a_fit(tmp_path: Path) -> None:

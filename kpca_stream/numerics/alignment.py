@@ -13,6 +13,7 @@ S_old that is allowed. R acts on directions of unit length in feature space, so 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -154,17 +155,21 @@ def clusters(old_eigenvalues: Array, new_eigenvalues: Array, close: float) -> li
     """
     gaps = np.maximum([-np.diff(np.log(values)) for values in (old_eigenvalues, new_eigenvalues)], 0.0)
     reach = -np.log1p(-close) * (1 + 1e-12)
-    return _cut(gaps, 0, len(old_eigenvalues), reach)
+    return list(_cut(gaps, len(old_eigenvalues), reach))
 
 
-def _cut(gaps: Array, first: int, last: int, reach: float) -> list[tuple[int, int]]:
-    """Halves of a run where its gaps (2, k − 1) are widest in both bases, until each is within `reach`."""
-    inside = gaps[:, first : last - 1]
-    if last - first <= 1 or inside.sum(axis=1).min() <= reach:
-        return [(first, last)] if last > first else []
-    widths = list(zip(inside.min(axis=0), inside.sum(axis=0), strict=True))  # of equal ones the sum tells
-    middle = first + 1 + widths.index(max(widths))
-    return _cut(gaps, first, middle, reach) + _cut(gaps, middle, last, reach)
+def _cut(gaps: Array, n: int, reach: float) -> Iterator[tuple[int, int]]:
+    """Runs of n components, cut where gaps (2, n − 1) are widest in both bases, until within `reach`."""
+    pieces = [(0, n)] if n else []
+    while pieces:
+        first, last = pieces.pop()
+        inside = gaps[:, first : last - 1]
+        if last - first == 1 or inside.sum(axis=1).min() <= reach:
+            yield first, last
+            continue
+        widths = list(zip(inside.min(axis=0), inside.sum(axis=0), strict=True))  # of equal ones the sum tells
+        middle = first + 1 + widths.index(max(widths))
+        pieces += [(middle, last), (first, middle)]
 
 
 def displacement(old_scores: Array, new_scores: Array) -> float:

@@ -88,7 +88,7 @@ def way_of(
     if champion is None:
         return Way(kind="fresh", reason="there is no version to start from")
     if champion.changed_function is not None:
-        return Way(kind="fresh", reason="the kernel's function is another one under its name")
+        return Way(kind="fresh", reason="the kernel's function is not known to be that of before")
     if not same_settings:
         return Way(kind="fresh", reason="the settings or the files of before are others, or not known")
     if champion.basis.accumulated is not None:

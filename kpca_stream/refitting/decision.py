@@ -140,7 +140,7 @@ def _outdated(seen: Circumstances, version: str) -> str | None:
     if seen.trained.settings != seen.settings:
         return f"{version} was fitted with other settings"
     if not seen.is_of_function:
-        return f"the kernel's function gives other values than when {version} was fitted"
+        return f"the kernel's function gives other values than {version} tells, if it tells any"
     return None
 
 

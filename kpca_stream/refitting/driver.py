@@ -225,14 +225,15 @@ class _Refit:
         return None
 
     def _newness(self) -> tuple[Newness, list[Drift]]:
-        if self.champion is None or not self.champion.is_comparable(self.source.columns):
+        if self.champion is None or self.champion.basis.columns != self.source.columns:
             return Newness(), []
         basis, score = self.champion.basis, self.config.score
+        scored = self.champion.changed_function is None
         newness = Newness()
         if self.before is not None and self.landed.new:
-            newness = of_new_rows(basis, self.source, self.landed, self.reporter)
+            newness = of_new_rows(basis, self.source, self.landed, self.reporter, scored=scored)
         written = None
-        if score is not None:
+        if score is not None and scored:
             parts = written_parts(located(score.output), score.format, self.config.name)
             written = of_scores(basis, self.champion.version, parts)
         return newness, [drift for drift in (newness.drift, written) if drift is not None]
@@ -310,6 +311,12 @@ def _champion(registry: Registry) -> tuple[Champion | None, dict[str, Any]]:
     """The version that serves and its manifest; none in an empty registry."""
     if CHAMPION not in registry.aliases():
         return None, {}
+    serving = registry.resolve()
+    if not registry.has_basis(serving):
+        raise DataError(
+            f"version {serving} of {registry.folder}, which serves, has lost its basis; go back with "
+            "kpca-stream models rollback, or fit it anew with kpca-stream fit"
+        )
     version, manifest, basis = registry.opened()
     refit = manifest.get("refit") or {"cold_passes": manifest.get("summary", {}).get("n_passes")}
     return Champion(

@@ -23,7 +23,7 @@ from kpca_stream.storage.basis import Basis
 from kpca_stream.storage.rows import ArrayRows
 from kpca_stream.storage.score_chunks import ZarrPart
 from kpca_stream.storage.score_parts import ScorePart
-from kpca_stream.storage.source import Source
+from kpca_stream.storage.source import Part, Source
 from kpca_stream.storage.trained import Landed
 from kpca_stream.telemetry import Reporter
 
@@ -51,8 +51,10 @@ class _Sampled(NamedTuple):
     n_read: int
 
 
-def of_new_rows(basis: Basis, source: Source, landed: Landed, reporter: Reporter) -> Newness:
-    """New rows scored against the champion: each new file is read once, an even choice of all rows kept.
+def of_new_rows(
+    basis: Basis, source: Source, landed: Landed, reporter: Reporter, *, scored: bool = True
+) -> Newness:
+    """New rows scored against the champion: each new file is read once, some of its rows kept.
 
     Parameters
     ----------
@@ -63,11 +65,13 @@ def of_new_rows(basis: Basis, source: Source, landed: Landed, reporter: Reporter
     landed : Landed
         Which of them are new.
     reporter : Reporter
+    scored : bool
+        Whether the champion can score them; else only their columns are looked at.
     """
     every = max(1, -(-landed.n_new // drawn_rows(source.n_features)))
     firsts = np.cumsum([0, *(file.stop - file.start for file in landed.new)]).tolist()
     calls = [
-        passes.Call(_sample_of, (source.part(file.start, file.stop), every, first))
+        passes.Call(_sample_of, (source.part(file.start, file.stop), _step(file, every), first))
         for file, first in zip(landed.new, firsts, strict=False)
     ]
     samples: list[_Sampled] = []
@@ -84,16 +88,26 @@ def of_new_rows(basis: Basis, source: Source, landed: Landed, reporter: Reporter
         X = np.concatenate([sample.X for sample in samples])
         if not len(X):
             return read
-        scores = score_rows(basis, ArrayRows(X))
-        share = None if basis.accumulated is None else residual_trace_share(features_of(basis), X)
+        drift_of_all, novelty = _scored(basis, X) if scored else (None, None)
     columns = Columns.of(sample_of(basis, drawn_rows(source.n_features)).load())
     files, end = [], 0
     for file, sample in zip(landed.new, samples, strict=True):
         start, end = end, end + len(sample.X)
-        rate = _rate(scores.novelty[start:end]) if len(sample.X) >= LEAST_ROWS else None
+        rate = _rate(novelty[start:end]) if novelty is not None and len(sample.X) >= LEAST_ROWS else None
         ratios = None if columns is None else columns.ratios(sample.X)
         files.append(_file(NewFile(name=file.name, n_rows=sample.n_read, novelty=rate), source, ratios))
-    return replace(read, drift=_drift(basis, NEW_ROWS, scores, share), files=tuple(files))
+    return replace(read, drift=drift_of_all, files=tuple(files))
+
+
+def _scored(basis: Basis, X: Array) -> tuple[Drift, Array]:
+    scores = score_rows(basis, ArrayRows(X))
+    share = None if basis.accumulated is None else residual_trace_share(features_of(basis), X)
+    return _drift(basis, NEW_ROWS, scores, share), scores.novelty
+
+
+def _step(file: Part, every: int) -> int:
+    """Every so many rows of a file are kept: of one that is judged alone not too few for that."""
+    return min(every, (file.stop - file.start) // LEAST_ROWS) or every
 
 
 def _file(file: NewFile, source: Source, ratios: Array | None) -> NewFile:

@@ -163,10 +163,11 @@ def _problem(place: Location, array: zarr.Array[Any], *, whole: bool) -> str | N
 
 
 def _sizes(place: Location) -> list[int]:
-    """Bytes of each file below `place`."""
+    """Bytes of each file below `place` that is not just being written."""
     if isinstance(place, Address):
         return [entry.size for entry in objects.tree(place)]
-    return [entry.stat().st_size for entry in _entries(place) if entry.is_file()] if place.exists() else []
+    files = (entry for entry in (_entries(place) if place.exists() else ()) if entry.is_file())
+    return [file.stat().st_size for file in files if not file.name.endswith(".partial")]  # Zarr's own ending
 
 
 def check_content(path: Location, content: Mapping[str, Any]) -> None:

@@ -16,8 +16,8 @@ Array = NDArray[Any]
 
 FACT = "function_values"
 N_ROWS = 8
-SAME = 1e-9
-"""Of the largest; closer values are one function's, rounded by other processors."""
+SAME, ROUNDED = 1e-9, 1e-5
+"""Of the largest; closer values are one function's, rounded by other processors, in float64 or float32."""
 
 
 def with_function_values(basis: Basis) -> Basis:
@@ -31,12 +31,25 @@ def changed_function(basis: Basis) -> str | None:
 
     A basis that does not tell what it gave is of a changed one.
     """
-    values, before = _values(basis), np.asarray(basis.facts.get(FACT, []), dtype=np.float64)
-    if values is None:
-        return None
-    if before.shape == values.shape and np.abs(values - before).max() <= SAME * np.abs(before).max():
+    values = _values(basis)
+    if values is None or _alike(values, basis.facts.get(FACT)):
         return None
     return hashlib.blake2b(values.tobytes(), digest_size=16).hexdigest()
+
+
+def is_of_other_function(a: Basis, b: Basis) -> bool:
+    """Whether the functions of two bases of the same rows gave other values, as far as both tell."""
+    one, other = a.facts.get(FACT), b.facts.get(FACT)
+    return one is not None and other is not None and not _alike(one, other)
+
+
+def _alike(values: Any, before: Any) -> bool:
+    now, then = (np.asarray([] if each is None else each, dtype=np.float64) for each in (values, before))
+    is_single = np.array_equal(then, then.astype(np.float32))
+    share = ROUNDED if is_single else SAME
+    return now.shape == then.shape and bool(
+        (np.abs(now - then) <= share * np.abs(then).max(initial=0.0)).all()
+    )
 
 
 def _values(basis: Basis) -> Array | None:

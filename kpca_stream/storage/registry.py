@@ -227,7 +227,7 @@ class Registry:
             if found is None or sound is None:
                 raise ConfigError(
                     f"{alias} of {self.folder} has named no other version that is there and sound; promote "
-                    f"one of {self.versions()}"
+                    f"one of {self._sound()}, or fit anew"
                 )
             seen.append(found.version)
             if found.version != seen[0]:
@@ -263,6 +263,9 @@ class Registry:
     def has_basis(self, version: int) -> bool:
         """Whether the basis of `version` is there; `verify` tells whether it is whole."""
         return is_there(self.basis_path(version) / "zarr.json")
+
+    def _sound(self) -> list[int]:
+        return [version for version in self.versions() if self.standing(version) == "sound"]
 
     def way_back(self, alias: Alias) -> int | None:
         """The version that a rollback of `alias` goes to, or None."""

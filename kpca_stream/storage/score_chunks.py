@@ -22,6 +22,8 @@ Array = NDArray[Any]
 
 _REMEDY = "remove it and score again"
 _MEASURES = ("reconstruction_error", "hotelling_t2")
+_LAST = "model_version"
+"""The array that a scorer makes, and lengthens, after all others: they have no fewer rows."""
 
 
 @dataclass(frozen=True)
@@ -105,16 +107,19 @@ def zarr_parts(path: Path) -> list[ZarrPart]:
     with told_as(f"{path} is damaged", _REMEDY):
         intact.check_folder(path)
         group = zarr.open_group(path, mode="r")
+        if _LAST not in group:
+            return []
         arrays = {name: group[name] for name in ("scores", "model_version", *_MEASURES)}
         intact.check_arrays(path, arrays, whole=False, dtypes=("float64", "int32"))  # type: ignore[arg-type]
-        chunks = sorted(int(file.name) for file in (path / "model_version" / "c").iterdir())
+        names = (file.name for file in (path / _LAST / "c").glob("*"))
+        chunks = sorted(int(name) for name in names if name.isdigit())  # others are being written
         return [part for chunk in chunks for part in _parts_of(path, group, chunk * CHUNK_ROWS)]
 
 
 def _parts_of(path: Path, group: zarr.Group, start: int) -> Iterator[ZarrPart]:
     versions = np.asarray(group["model_version"][start : start + CHUNK_ROWS])  # type: ignore[index]
-    scores = np.asarray(group["scores"][start : start + CHUNK_ROWS])  # type: ignore[index]
     stop = start + len(versions)
+    scores = np.asarray(group["scores"][start:stop])  # type: ignore[index]
     columns = {f"kpca_{j}": scores[:, j] for j in range(scores.shape[1])}
     columns |= {name: np.asarray(group[name][start:stop]) for name in _MEASURES}  # type: ignore[index]
     for version in np.unique(versions[versions > 0]):

@@ -164,6 +164,13 @@ def test_a_cluster_is_one_in_either_basis(seed: int) -> None:
     assert len(found) < 40
 
 
+def test_thousands_of_components_are_cut_too() -> None:
+    """As many components as there may be are cut into clusters, one by one where none are close."""
+    values = 1.0 / np.arange(1.0, 3000.0) ** 2
+    assert clusters(values, values, 1e-9) == [(i, i + 1) for i in range(2999)]
+    assert clusters(values[:0], values[:0], 0.1) == []
+
+
 def test_angles_are_those_of_the_directions() -> None:
     """From the rows a linear basis was fitted on, the angles are those between its directions and the new."""
     rng = np.random.default_rng(0)

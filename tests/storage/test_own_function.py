@@ -12,7 +12,12 @@ from kpca_stream.fitsettings import FitSettings
 from kpca_stream.fitting import fit
 from kpca_stream.numerics.resolve import KernelSpec
 from kpca_stream.storage.basis import Basis
-from kpca_stream.storage.own_function import FACT, changed_function, with_function_values
+from kpca_stream.storage.own_function import (
+    FACT,
+    changed_function,
+    is_of_other_function,
+    with_function_values,
+)
 from kpca_stream.storage.source import open_source
 
 
@@ -38,6 +43,21 @@ def test_rounding_is_no_other_function(basis: Basis) -> None:
     """Values are compared with the largest: small ones that cancel differ from processor to processor."""
     assert changed_function(basis) is None
     assert changed_function(shifted(basis, 1e-14)) is None
+
+
+def test_float32_is_rounded_to_float32(basis: Basis) -> None:
+    """A function of float32 values is compared as finely as these tell."""
+    single = np.asarray(basis.facts[FACT], dtype=np.float32).astype(np.float64)
+    rounded = replace(basis, facts={**basis.facts, FACT: single.tolist()})
+    assert changed_function(rounded) is None
+    assert changed_function(shifted(rounded, 1e-3)) is not None
+
+
+def test_two_bases_tell_whether_their_functions_differ(basis: Basis) -> None:
+    """Bases of the same rows whose functions gave other values differ; where one tells none they may not."""
+    assert is_of_other_function(basis, shifted(basis, 1e-3))
+    assert not is_of_other_function(basis, shifted(basis, 1e-14))
+    assert not is_of_other_function(basis, replace(basis, facts={}))
 
 
 @pytest.mark.parametrize("change", [1e-6, None, [[1.0]]])
