@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -449,6 +450,20 @@ def test_scores_of_huge_shapes_are_not_read(job: Path) -> None:
     found: list[Any] = []
     assert traced_peak(lambda: found.extend(zarr_parts(path))) < MOST_BYTES
     assert [(part.start, part.n_rows) for part in found] == expected
+
+
+def test_scores_that_are_just_written_are_read_as_far_as_they_go(job: Path) -> None:
+    """An array that is longer than others, a chunk in the making, and arrays not made yet are no damage."""
+    config = configured(job, {"score.format": "zarr", "score.output": str(job / "zarr")})
+    score_config(config, silent())
+    path = job / "zarr" / "scores.zarr"
+    expected = [(part.start, part.n_rows) for part in zarr_parts(path)]
+    scores = zarr.open_array(path / "scores")
+    scores.resize((scores.shape[0] + 5, *scores.shape[1:]))
+    (path / "model_version" / "c" / "0.0123abcd.partial").write_bytes(b"half")
+    assert [(part.start, part.n_rows) for part in zarr_parts(path)] == expected
+    shutil.rmtree(path / "model_version")
+    assert zarr_parts(path) == []
 
 
 @pytest.mark.parametrize("name", ["model_version", "scores"])
