@@ -262,7 +262,8 @@ class Registry:
 
     def has_basis(self, version: int) -> bool:
         """Whether the basis of `version` is there; `verify` tells whether it is whole."""
-        return is_there(self.basis_path(version) / "zarr.json")
+        is_within = self.place.read(f"versions/{version}/basis.zarr/zarr.json") is not None
+        return is_within or is_there(self.basis_path(version) / "zarr.json")  # links are followed by readers
 
     def _sound(self) -> list[int]:
         return [version for version in self.versions() if self.standing(version) == "sound"]
