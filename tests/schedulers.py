@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from distributed import LocalCluster
 
 ROOT = Path(__file__).resolve().parents[1]
 START_SECONDS = 60
@@ -98,3 +101,18 @@ def processes(folder: Path, n_workers: int = 2, options: Sequence[str] = ()) -> 
         yield found
     finally:
         found.end()
+
+
+@contextmanager
+def threads(n_workers: int, threads_per_worker: int = 1) -> Iterator[LocalCluster]:
+    """A cluster whose workers are threads of this process, reached as others are."""
+    with LocalCluster(
+        n_workers=n_workers,
+        threads_per_worker=threads_per_worker,
+        processes=False,
+        protocol="tcp://",
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
+        silence_logs=logging.CRITICAL,
+    ) as cluster:
+        yield cluster

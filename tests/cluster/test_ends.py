@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ from kpca_stream.config import Cluster
 from kpca_stream.errors import BusyError
 from kpca_stream.passes import lanes
 from tests.disturb import wait_until
-from tests.schedulers import Processes, processes
+from tests.schedulers import Processes, processes, threads
 
 pytestmark = pytest.mark.cluster
 
@@ -63,24 +61,9 @@ def stalled(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stalled]:
     found.go.set()
 
 
-@contextmanager
-def threads(n_workers: int) -> Iterator[LocalCluster]:
-    """A cluster whose workers are threads of this process, reached as others are."""
-    with LocalCluster(
-        n_workers=n_workers,
-        threads_per_worker=4,
-        processes=False,
-        protocol="tcp://",
-        host="127.0.0.1",
-        dashboard_address="127.0.0.1:0",
-        silence_logs=logging.CRITICAL,
-    ) as cluster:
-        yield cluster
-
-
 @pytest.fixture(scope="module")
 def two_threads() -> Iterator[LocalCluster]:
-    with threads(2) as cluster:
+    with threads(2, 4) as cluster:
         yield cluster
 
 
@@ -127,7 +110,7 @@ def test_tasks_of_a_pass_that_fails_are_given_up(stalled: Stalled, two_threads: 
 
 def test_the_watch_ends_waiting_without_closing(stalled: Stalled) -> None:
     """Without workers nobody waits any more, in a pass or for what all shall share; the client is open."""
-    with threads(0) as cluster, Client(cluster.scheduler_address) as client:
+    with threads(0, 4) as cluster, Client(cluster.scheduler_address) as client:
         watch = losses.Watch(client, 0.4, lambda: None)
         for work in (
             lambda: passes.run(stalled.calls(), interrupt, at_once=4),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ from kpca_stream import passes
 from kpca_stream.cluster import connect_as
 from kpca_stream.config import Cluster
 from kpca_stream.errors import BusyError
+from tests.schedulers import threads
 
 pytestmark = pytest.mark.cluster
 
@@ -21,15 +21,7 @@ pytestmark = pytest.mark.cluster
 @pytest.fixture
 def cluster() -> Iterator[LocalCluster]:
     """Two workers that are threads of this process, reached as others are."""
-    with LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        processes=False,
-        protocol="tcp://",
-        host="127.0.0.1",
-        dashboard_address="127.0.0.1:0",
-        silence_logs=logging.CRITICAL,
-    ) as found:
+    with threads(2) as found:
         yield found
 
 
