@@ -84,8 +84,10 @@ def test_columns_that_do_not_exist(tmp_path: Path) -> None:
 
 
 def test_ambiguous_columns(tmp_path: Path) -> None:
-    """A name that two columns share is refused; the position is not."""
+    """Columns that share a name are refused, as is the name; the position of one is not."""
     (tmp_path / "x.csv").write_text("a,a\n1,2\n")
+    refused(DataError, "got 2 columns named 'a', expected one; rename the others", tmp_path / "x.csv")
+    refused(DataError, "got 2 columns named 'a'", tmp_path / "x.csv", columns=[1, 0])
     refused(ConfigError, "has 2 columns 'a'", tmp_path / "x.csv", columns=["a"])
     assert open_source(tmp_path / "x.csv", columns=[1]).n_features == 1
     schema = pa.schema([("a", pa.float64()), ("a", pa.float64())])

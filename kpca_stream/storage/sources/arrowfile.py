@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from kpca_stream.addresses import Location
 from kpca_stream.storage.damage import told_as
 from kpca_stream.storage.object_stamp import ObjectFile, ObjectStamp
-from kpca_stream.storage.sources.columnar import as_array, check_names, number_type
+from kpca_stream.storage.sources.columnar import as_array, number_type
+from kpca_stream.storage.sources.selection import check_names
 from kpca_stream.storage.sources.table import (
     BLOCK_BYTES,
     Column,

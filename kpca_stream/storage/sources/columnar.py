@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kpca_stream.errors import DataError
 from kpca_stream.storage.sources.table import Column, common_float_type, float_type
 
 
@@ -23,19 +21,6 @@ def number_type(kind: pa.DataType) -> np.dtype[Any] | None:
         dtype: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
         return dtype
     return np.dtype(np.float64) if pa.types.is_null(kind) else None
-
-
-def check_names(name: str, columns: Sequence[Column]) -> None:
-    """See that every column has a name of its own.
-
-    Raises
-    ------
-    DataError
-        If two share one.
-    """
-    for label, count in Counter(column.name for column in columns).items():
-        if count > 1:
-            raise DataError(f"{name}: got {count} columns named {label!r}, expected one; rename the others")
 
 
 @np.errstate(invalid="ignore")  # NaN with odd bits stays NaN

@@ -21,7 +21,8 @@ from kpca_stream.addresses import Location
 from kpca_stream.errors import DataError
 from kpca_stream.storage.damage import told_as
 from kpca_stream.storage.object_stamp import ObjectStamp
-from kpca_stream.storage.sources.columnar import as_array, check_names, number_type
+from kpca_stream.storage.sources.columnar import as_array, number_type
+from kpca_stream.storage.sources.selection import check_names
 from kpca_stream.storage.sources.table import Column, FileTable, Picked, block_rows, check_not_empty, stamped
 from kpca_stream.storage.stamp import FileStamp
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from kpca_stream.errors import ConfigError, DataError
 from kpca_stream.parameters import nearest
-from kpca_stream.storage.sources.table import Table
+from kpca_stream.storage.sources.table import Column, Table
 
 
 def row_range(table: Table, rows: str | None) -> tuple[int, int]:
@@ -25,9 +25,16 @@ def row_range(table: Table, rows: str | None) -> tuple[int, int]:
 
 
 def picked_columns(table: Table, asked: Sequence[str | int] | None) -> tuple[int, ...]:
-    """Positions of the columns asked for; of all that hold numbers for None."""
-    if asked is None:
-        return _numeric(table)
+    """Positions of the columns asked for; of all that hold numbers for None.
+
+    Each has a name of its own, since a model asks for its columns by name.
+    """
+    picked = _numeric(table) if asked is None else _asked(table, asked)
+    check_names(table.name, [table.columns[position] for position in picked])
+    return picked
+
+
+def _asked(table: Table, asked: Sequence[str | int]) -> tuple[int, ...]:
     if isinstance(asked, str) or not asked:
         raise ConfigError(f"columns: got {asked!r}, expected a list of names or positions, or null for all")
     picked = tuple(map(_Names(table).position, asked))
@@ -37,6 +44,19 @@ def picked_columns(table: Table, asked: Sequence[str | int] | None) -> tuple[int
             raise ConfigError(f"columns: got {name!r} {count} times, expected it once; leave the others out")
         _check_numeric(table, position)
     return picked
+
+
+def check_names(name: str, columns: Sequence[Column]) -> None:
+    """See that every column has a name of its own.
+
+    Raises
+    ------
+    DataError
+        If two share one.
+    """
+    for label, count in Counter(column.name for column in columns).items():
+        if count > 1:
+            raise DataError(f"{name}: got {count} columns named {label!r}, expected one; rename the others")
 
 
 def label_columns(table: Table, names: Sequence[str]) -> tuple[int, ...]:
