@@ -1,21 +1,25 @@
-"""Zarr's store over a bucket: pickled by address, opened once in a process, with errors of this package."""
+"""Zarr's store over a bucket: pickled by address, opened once in a process, with errors of this package.
+
+Requests are made by threads of Zarr's, that are waited for at the end of a process. Obstore's own
+asynchronous requests, which Zarr's ``ObjectStore`` makes, are told as done by threads of Rust that nobody
+waits for: Python up to 3.13 ends a process by SIGABRT, and its exit code is lost, where one of them still
+tells while the interpreter goes.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from dataclasses import replace
-from typing import Any
 
 from zarr.abc.buffer import Buffer, BufferPrototype
-from zarr.abc.store import ByteRequest
-from zarr.storage import ObjectStore
+from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store
 
 from kpca_stream.addresses import Address
 from kpca_stream.storage import objects
-from kpca_stream.storage.outage import told_of
 
 
-class BucketStore(ObjectStore[Any]):
+class BucketStore(Store):
     """The bucket of an address; what lies there has the key of the address as its path.
 
     Parameters
@@ -24,9 +28,14 @@ class BucketStore(ObjectStore[Any]):
     read_only : bool
     """
 
+    supports_writes = True
+    supports_deletes = True
+    supports_listing = True
+
     def __init__(self, address: Address, *, read_only: bool = False) -> None:
+        super().__init__(read_only=read_only)
+        objects.opened(address)  # what hinders is told now
         self.address = address
-        super().__init__(objects.opened(address), read_only=read_only)
 
     def with_read_only(self, read_only: bool = False) -> BucketStore:  # noqa: FBT001, FBT002 - Zarr's
         """The same bucket, to be written to or not."""
@@ -35,47 +44,85 @@ class BucketStore(ObjectStore[Any]):
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, BucketStore)
-            and replace(self.address, key="") == replace(other.address, key="")
+            and self._at("") == other._at("")
             and self.read_only == other.read_only
         )
 
     __hash__ = None  # type: ignore[assignment]
 
     def __str__(self) -> str:
-        return str(replace(self.address, key=""))
+        return str(self._at(""))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self})"
+
+    def __reduce__(self) -> tuple[object, ...]:
         return _opened, (self.address, self.read_only)
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
         """See Zarr's."""
-        with told_of(replace(self.address, key=key)):
-            return await super().get(key, prototype, byte_range)
+        data = await asyncio.to_thread(_read, self._at(key), byte_range)
+        return None if data is None else prototype.buffer.from_bytes(data)
 
     async def get_partial_values(
         self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
     ) -> list[Buffer | None]:
         """See Zarr's."""
-        with told_of(self.address):
-            return await super().get_partial_values(prototype, key_ranges)
+        return await asyncio.gather(*(self.get(key, prototype, part) for key, part in key_ranges))
 
     async def exists(self, key: str) -> bool:
         """See Zarr's."""
-        with told_of(replace(self.address, key=key)):
-            return await super().exists(key)
+        return await asyncio.to_thread(objects.head, self._at(key)) is not None
 
     async def set(self, key: str, value: Buffer) -> None:
         """See Zarr's."""
-        with told_of(replace(self.address, key=key)):
-            await super().set(key, value)
+        self._check_writable()
+        await asyncio.to_thread(objects.put, self._at(key), value.to_bytes())
+
+    async def set_if_not_exists(self, key: str, value: Buffer) -> None:
+        """See Zarr's."""
+        self._check_writable()
+        await asyncio.to_thread(objects.put_if_absent, self._at(key), value.to_bytes())
+
+    async def delete(self, key: str) -> None:
+        """See Zarr's."""
+        self._check_writable()
+        await asyncio.to_thread(objects.delete, self._at(key))
+
+    async def list(self) -> AsyncGenerator[str, None]:
+        """See Zarr's."""
+        async for key in self.list_prefix(""):
+            yield key
+
+    async def list_prefix(self, prefix: str) -> AsyncGenerator[str, None]:
+        """See Zarr's."""
+        below = self._at(prefix)
+        for entry in await asyncio.to_thread(lambda: list(objects.tree(below))):
+            yield (below / entry.key).key
 
     async def list_dir(self, prefix: str) -> AsyncGenerator[str, None]:
         """See Zarr's."""
-        with told_of(self.address):
-            async for name in super().list_dir(prefix):
-                yield name
+        for name in await asyncio.to_thread(objects.names, self._at(prefix)):
+            yield name
+
+    def _at(self, key: str) -> Address:
+        return replace(self.address, key=key.rstrip("/"))
+
+
+def _read(address: Address, part: ByteRequest | None) -> bytes | None:
+    """All bytes of an object, or a part of them; None where there is none."""
+    if part is None:
+        found = objects.get(address, most_bytes=None)
+        return None if found is None else found.data
+    if isinstance(part, RangeByteRequest):
+        return objects.get_range(address, part.start, part.end)
+    entry = objects.head(address)
+    if entry is None:
+        return None
+    start = part.offset if isinstance(part, OffsetByteRequest) else max(0, entry.size - part.suffix)
+    return objects.get_range(address, start, entry.size, version=entry.version)
 
 
 def _opened(address: Address, read_only: bool) -> BucketStore:  # noqa: FBT001 - what pickle calls

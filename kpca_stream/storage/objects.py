@@ -74,16 +74,22 @@ class Entry:
     version: Version
 
 
-def get(address: Address) -> Found | None:
-    """The content at `address`, which must be small, whole; None where there is none."""
+def get(address: Address, *, most_bytes: int | None = MOST_SMALL_BYTES) -> Found | None:
+    """The content at `address`, whole; None where there is none.
+
+    Raises
+    ------
+    DataError
+        If it has more than `most_bytes`.
+    """
     obstore = _library(address)
     with suppress(FileNotFoundError), told_of(address):
         result = obstore.get(opened(address), address.key)
         meta = result.meta
-        if meta["size"] > MOST_SMALL_BYTES:
+        if most_bytes is not None and meta["size"] > most_bytes:
             raise DataError(
                 f"{address}: got {meta['size']:,} bytes, expected a small file of at most "
-                f"{MOST_SMALL_BYTES:,}; restore it from a copy, or remove it"
+                f"{most_bytes:,}; restore it from a copy, or remove it"
             )
         return Found(bytes(result.bytes()), Version(meta["e_tag"], meta["version"]))
     return None
