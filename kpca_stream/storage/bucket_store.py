@@ -1,22 +1,26 @@
 """Zarr's store over a bucket: pickled by address, opened once in a process, with errors of this package.
 
-Requests are made by threads of Zarr's, that are waited for at the end of a process. Obstore's own
-asynchronous requests, which Zarr's ``ObjectStore`` makes, are told as done by threads of Rust that nobody
-waits for: Python up to 3.13 ends a process by SIGABRT, and its exit code is lost, where one of them still
-tells while the interpreter goes.
+Requests are made by threads of Python's. Obstore's own asynchronous requests, which Zarr's ``ObjectStore``
+makes, are told as done by threads of Rust: Python up to 3.13 ends a process by SIGABRT, and its exit code is
+lost, where one of them still tells while the interpreter goes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import replace
+from typing import ParamSpec, TypeVar
 
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store
 
 from kpca_stream.addresses import Address
+from kpca_stream.signals import begun_apart
 from kpca_stream.storage import objects
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class BucketStore(Store):
@@ -63,7 +67,7 @@ class BucketStore(Store):
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
         """See Zarr's."""
-        data = await asyncio.to_thread(_read, self._at(key), byte_range)
+        data = await _apart(_read, self._at(key), byte_range)
         return None if data is None else prototype.buffer.from_bytes(data)
 
     async def get_partial_values(
@@ -74,22 +78,22 @@ class BucketStore(Store):
 
     async def exists(self, key: str) -> bool:
         """See Zarr's."""
-        return await asyncio.to_thread(objects.head, self._at(key)) is not None
+        return await _apart(objects.head, self._at(key)) is not None
 
     async def set(self, key: str, value: Buffer) -> None:
         """See Zarr's."""
         self._check_writable()
-        await asyncio.to_thread(objects.put, self._at(key), value.to_bytes())
+        await _apart(objects.put, self._at(key), value.to_bytes())
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
         """See Zarr's."""
         self._check_writable()
-        await asyncio.to_thread(objects.put_if_absent, self._at(key), value.to_bytes())
+        await _apart(objects.put_if_absent, self._at(key), value.to_bytes())
 
     async def delete(self, key: str) -> None:
         """See Zarr's."""
         self._check_writable()
-        await asyncio.to_thread(objects.delete, self._at(key))
+        await _apart(objects.delete, self._at(key))
 
     async def list(self) -> AsyncGenerator[str, None]:
         """See Zarr's."""
@@ -99,16 +103,20 @@ class BucketStore(Store):
     async def list_prefix(self, prefix: str) -> AsyncGenerator[str, None]:
         """See Zarr's."""
         below = self._at(prefix)
-        for entry in await asyncio.to_thread(lambda: list(objects.tree(below))):
+        for entry in await _apart(lambda: list(objects.tree(below))):
             yield (below / entry.key).key
 
     async def list_dir(self, prefix: str) -> AsyncGenerator[str, None]:
         """See Zarr's."""
-        for name in await asyncio.to_thread(objects.names, self._at(prefix)):
+        for name in await _apart(objects.names, self._at(prefix)):
             yield name
 
     def _at(self, key: str) -> Address:
         return replace(self.address, key=key.rstrip("/"))
+
+
+async def _apart(function: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
+    return await asyncio.wrap_future(begun_apart(function, *arguments, **keywords))
 
 
 def _read(address: Address, part: ByteRequest | None) -> bytes | None:

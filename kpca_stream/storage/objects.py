@@ -20,6 +20,7 @@ from typing import Any
 
 from kpca_stream.addresses import Address
 from kpca_stream.errors import ConfigError, DataError
+from kpca_stream.signals import interruptible
 from kpca_stream.storage.outage import told_of
 
 CONNECT_SECONDS = 5
@@ -74,6 +75,7 @@ class Entry:
     version: Version
 
 
+@interruptible
 def get(address: Address, *, most_bytes: int | None = MOST_SMALL_BYTES) -> Found | None:
     """The content at `address`, whole; None where there is none.
 
@@ -95,6 +97,7 @@ def get(address: Address, *, most_bytes: int | None = MOST_SMALL_BYTES) -> Found
     return None
 
 
+@interruptible
 def get_range(address: Address, start: int, stop: int, *, version: Version | None = None) -> bytes | None:
     """Bytes ``start`` to ``stop`` of an object; None where it is not there, or is not that `version`."""
     obstore = _library(address)
@@ -106,6 +109,7 @@ def get_range(address: Address, start: int, stop: int, *, version: Version | Non
     return None
 
 
+@interruptible
 def put(address: Address, data: bytes | Path) -> None:
     """Make `data`, or the content of a file, what is at `address`, whole; sent in parts where it is large."""
     obstore = _library(address)
@@ -131,6 +135,7 @@ def put_if_match(address: Address, data: bytes, version: Version) -> bool:
     return _put_where(address, data, {name: value for name, value in known.items() if value is not None})
 
 
+@interruptible
 def copy(source: Address, target: Address) -> bool:
     """Make what is at `source` what is at `target`, within one bucket; False where nothing is at `source`."""
     obstore = _library(source)
@@ -140,13 +145,14 @@ def copy(source: Address, target: Address) -> bool:
     return False
 
 
+@interruptible
 def head(address: Address) -> Entry | None:
     """What is known of the object at `address`; None where there is none."""
     obstore = _library(address)
     with told_of(address):
         with suppress(FileNotFoundError):
             return _entry(obstore.head(opened(address), address.key), address.name)
-        next(iter(obstore.list(opened(address), address.key or None)), None)  # says where there is no bucket
+        _next_of(iter(obstore.list(opened(address), address.key or None)))  # says where there is no bucket
     return None
 
 
@@ -155,6 +161,7 @@ def exists(address: Address) -> bool:
     return head(address) is not None or next(tree(address), None) is not None
 
 
+@interruptible
 def names(address: Address) -> list[str]:
     """Names of what lies right below `address`, objects and beginnings of keys, in order."""
     obstore = _library(address)
@@ -169,12 +176,14 @@ def tree(address: Address) -> Iterator[Entry]:
     obstore = _library(address)
     below = f"{address.key}/" if address.key else ""
     with told_of(address):
-        for batch in obstore.list(opened(address), address.key or None):
+        batches = iter(obstore.list(opened(address), address.key or None))
+        while batch := _next_of(batches):
             for meta in batch:
                 if meta["path"] != address.key:
                     yield _entry(meta, meta["path"].removeprefix(below))
 
 
+@interruptible
 def delete(*addresses: Address) -> None:
     """Remove objects of one bucket; those that are not there are gone already."""
     if addresses:
@@ -247,6 +256,7 @@ def _retries() -> Any:
     return {"max_retries": RETRIES, "backoff": backoff, "retry_timeout": GIVE_UP_AFTER}
 
 
+@interruptible
 def _put_where(address: Address, data: bytes, mode: Any) -> bool:
     """Put with a mark of one's own, by which one's put is known again where its answer was lost."""
     obstore = _library(address)
@@ -260,6 +270,11 @@ def _put_where(address: Address, data: bytes, mode: Any) -> bool:
                 return bool(obstore.get(opened(address), address.key).attributes.get(WRITER) == own)
             return False
     return True
+
+
+@interruptible
+def _next_of(batches: Iterator[Any]) -> Any:
+    return next(batches, None)
 
 
 def _entry(meta: Any, key: str) -> Entry:
