@@ -86,7 +86,7 @@ def interruptible(function: Callable[P, T]) -> Callable[P, T]:
     """Make `function`, which waits outside of Python, end at once by a signal where the main thread calls it.
 
     Handlers run in the main thread, and only while it is in Python: what waits for an answer of the network
-    would hold Ctrl-C for minutes. What was asked for may still be done.
+    would hold Ctrl-C for minutes. For what only reads: what was asked for goes on, and may still be done.
     """
 
     @wraps(function)

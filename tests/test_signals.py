@@ -13,8 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from buckets import Buckets
 
+from kpca_stream.addresses import Address
 from kpca_stream.signals import GRACE_SECONDS, begun_apart, interruptible
+from kpca_stream.storage import objects
 
 ROOT = Path(__file__).resolve().parents[1]
 LONGEST = 20.0
@@ -64,6 +67,20 @@ def test_a_signal_ends_what_waits_outside_of_python() -> None:
         interruptible(released.wait)(LONGEST)
     assert time.monotonic() - began < LONGEST / 2
     released.set()
+
+
+def test_what_changes_a_bucket_is_done_when_a_signal_ends_it(bucket: str, buckets: Buckets) -> None:
+    """Nothing lands after the one who asked for it has gone on, for instance to remove it again."""
+    address = Address.parse(bucket) / "mark"
+    assert objects.head(address) is None
+    buckets.fail(stalling=1)
+    timer = threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        objects.put(address, b"")
+    timer.join()
+    buckets.fail()
+    assert objects.head(address) is not None
 
 
 def test_results_and_errors_are_those_of_the_call() -> None:

@@ -3,7 +3,8 @@
 Credentials, endpoint and region come from the environment, as obstore reads them (``AWS_ACCESS_KEY_ID``,
 ``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``, ``AWS_REGION``, ``AWS_ENDPOINT_URL``, ``AWS_ALLOW_HTTP``, or
 those of Google and Azure), never from a configuration. A request that fails in a way that passes is sent
-again after a while that grows; an answer that was lost on its way does no harm.
+again after a while that grows; an answer that was lost on its way does no harm. A signal ends at once what
+reads; what changes something is not left under way, since marks and claims count on that.
 """
 
 from __future__ import annotations
@@ -109,7 +110,6 @@ def get_range(address: Address, start: int, stop: int, *, version: Version | Non
     return None
 
 
-@interruptible
 def put(address: Address, data: bytes | Path) -> None:
     """Make `data`, or the content of a file, what is at `address`, whole; sent in parts where it is large."""
     obstore = _library(address)
@@ -135,7 +135,6 @@ def put_if_match(address: Address, data: bytes, version: Version) -> bool:
     return _put_where(address, data, {name: value for name, value in known.items() if value is not None})
 
 
-@interruptible
 def copy(source: Address, target: Address) -> bool:
     """Make what is at `source` what is at `target`, within one bucket; False where nothing is at `source`."""
     obstore = _library(source)
@@ -183,7 +182,6 @@ def tree(address: Address) -> Iterator[Entry]:
                     yield _entry(meta, meta["path"].removeprefix(below))
 
 
-@interruptible
 def delete(*addresses: Address) -> None:
     """Remove objects of one bucket; those that are not there are gone already."""
     if addresses:
@@ -256,7 +254,6 @@ def _retries() -> Any:
     return {"max_retries": RETRIES, "backoff": backoff, "retry_timeout": GIVE_UP_AFTER}
 
 
-@interruptible
 def _put_where(address: Address, data: bytes, mode: Any) -> bool:
     """Put with a mark of one's own, by which one's put is known again where its answer was lost."""
     obstore = _library(address)
